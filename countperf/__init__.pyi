@@ -22,7 +22,7 @@ from countperf.api.timing import time_kernel as time_kernel
 from countperf.counting.analysis import KernelAnalysis as KernelAnalysis
 from countperf.counting.analysis import analyze_kernel as analyze_kernel
 from countperf.counting.count_properties import count_kernel as count_kernel
-from countperf.counting.counts import Count as Count
+from countperf.counting.vector import Count as Count
 from countperf.counting.vector import PropertyVector as PropertyVector
 from countperf.devices.discovery import doctor as doctor
 from countperf.errors import CountperfError as CountperfError

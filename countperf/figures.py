@@ -16,6 +16,7 @@ import numpy as np
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import TimedSize, Timing
+from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep, SweepPoint
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
@@ -232,6 +233,39 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
         said = "a roofline shows kernels that compute and access global memory; this one does not"
         raise ParameterError(said, parameter="explanation")
     rate, intensity = explanation.flops / whole, explanation.flops / explanation.global_bytes
+    points = {f"{prediction.kernel}: {format_quantity(rate, 'flop/s')}": ("kernel", rate)}
+    return _roofline(points, intensity, device, prediction_title(prediction))
+
+
+def model_roofline_figure(answers: ModelAnswers) -> Figure:
+    """Draw the roofline of a device, and a kernel on it as each model predicts it."""
+    device, flops, moved = answers.described, answers.total_flops, answers.total_bytes
+    reason = ""
+    if not (device.peak_flops and device.bandwidth_byte_per_s):
+        reason = "the device states no peak_flops or no bandwidth_byte_per_s"
+    elif not (flops and moved):
+        reason = "the kernel has no floating-point operations or moves no data"
+    elif not answers.predictions:
+        reason = "no model predicts it; to_frame() says why"
+    if reason or not (flops and moved):
+        message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
+        raise ParameterError(message, parameter="figure")
+    times = {name: float(made.time_s) for name, made in answers.predictions.items()}
+    points = {
+        f"{name}: {format_quantity(time_s, 's')}": (name, flops / time_s)
+        for name, time_s in times.items()
+    }
+    title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
+    return _roofline(points, flops / moved, device, title)
+
+
+def _roofline(
+    points: Mapping[str, tuple[str, float]],
+    intensity: float,
+    device: DeviceParameters | None,
+    title: str,
+) -> Figure:
+    """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
     figure = new_figure((8, 5))
     panel = figure.subplots()
     bandwidth = None if device is None else device.bandwidth_byte_per_s
@@ -245,11 +279,12 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     if peak is not None:
         label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
         panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    label = f"{prediction.kernel}: {format_quantity(rate, 'flop/s')}"
-    panel.plot(intensity, rate / 1e9, "*", color=RED, markersize=9, label=label, gid="kernel")
+    for position, (label, (gid, rate)) in enumerate(points.items()):
+        mark, color = "*osD^v"[position % 6], CYCLE[position % len(CYCLE)] if position else RED
+        panel.plot(intensity, rate / 1e9, mark, color=color, markersize=9, label=label, gid=gid)
     panel.set(xscale="log", yscale="log")
     x = "operational intensity of what the kernel asks for, flop/byte"
-    _label(figure, prediction_title(prediction), x, "arithmetic rate, Gflop/s")
+    _label(figure, title, x, "arithmetic rate, Gflop/s")
     return figure
 
 
@@ -290,10 +325,15 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
 
     Parameters
     ----------
-    result : Prediction, Explanation, Evaluation, TuningResult, Sweep or Timing
+    result : Prediction, Explanation, Evaluation, TuningResult, ModelAnswers, Sweep or Timing
         A prediction at several sizes is drawn over the size, an explanation as a roofline.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
+
+    Raises
+    ------
+    ParameterError, OutputError, MissingExtraError
+        Of this result there is no picture; the file cannot be written; Matplotlib is missing.
 
     Examples
     --------
@@ -424,6 +464,7 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: lambda result: variants_figure(
         result.tried, f"{result.space} on {result.device}", result.ranking_s
     ),
+    ModelAnswers: model_roofline_figure,
     Sweep: sweep_figure,
     Timing: timing_figure,
 }

@@ -271,7 +271,7 @@ class FitsWithout:
             if not np.any(values[outside])
         ]
         fitted = design.estimate_design(cases.of_cases(outside), self.recipe, near=self.near)
-        together = [name for group in fitted.diagnosis.groups for name in group.features]
+        together = [name for group in fitted.groups for name in group.features]
         return tuple(dict.fromkeys([*never, *together]))
 
     def kernels(self) -> Iterator[LeftOutPart]:

@@ -253,7 +253,7 @@ _NONE_NEAR = {
     "tune": ("budget", "its options are seconds, measurements"),
     "step_formulas": ("models", "its options are profile_options"),
     "predict_on": ("weights", "its options are models"),
-    "doctor": ("x", "its options are discovery"),
+    "doctor": ("x", ""),
 }
 # a function, a keyword that it does not have, and the one that is meant
 MISSPELT = [
@@ -305,7 +305,7 @@ DEVICE = make_device("fake:0", "Abacus")
             (lambda limit=limit: ApartRunner(DEVICE, longest_s=limit), "longest_s is")
             for limit in (0.0, -1.0, math.inf, math.nan)
         ),
-        (lambda: PROTOCOL.changed(rounds=0), "no protocol has"),
+        (lambda: PROTOCOL.with_values(rounds=0), "no protocol has"),
         (lambda: Budget(seconds=math.inf), "is none"),
         (
             lambda: (

@@ -154,7 +154,6 @@ def _root(node: ast.expr) -> str:
 PATCHES = {
     "countperf.counting.frontend.loopy_patches": [
         *("checks.print", "initialize.__defaults__", "inlining.substitute_into_domain"),
-        "writer.map_comparison",
     ],
     # hooks of Python, which are made to be set
     "countperf.cli": ["warnings.showwarning"],

@@ -162,8 +162,7 @@ def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule
 
 def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str = "") -> Schedule:
     """Schedule steps that take given times; see the module for the rules."""
-    free: dict[tuple[Any, ...], float] = {}
-    ends: dict[str, float] = {}
+    times: dict[Any, float] = {}  # at which streams and engines are free, and named steps done
     done: dict[int, TimedStep] = {}
     while len(done) < len(steps):
         # of the steps at the heads of their streams, the one that can start first, then in order
@@ -173,14 +172,12 @@ def schedule(steps: Sequence[Step], durations_s: Sequence[float], *, source: str
                 heads.setdefault((step.device, "stream", step.stream), number)
         able: list[tuple[float, int, tuple[Any, ...]]] = []
         for stream, number in heads.items():
-            step = steps[number]
-            if ends.keys() >= {*step.after}:
-                ready = [free.get(part, 0.0) for part in (stream, *step.engines)]
-                able.append((max(*ready, *(ends[name] for name in step.after)), number, stream))
+            waits = (stream, *steps[number].engines, *steps[number].after)
+            if times.keys() >= {*steps[number].after}:
+                able.append((max(times.get(each, 0.0) for each in waits), number, stream))
         start, number, stream = min(able)
         step, end = steps[number], start + durations_s[number]
-        free |= dict.fromkeys((stream, *step.engines), end)
-        ends[step.name] = end
+        times |= dict.fromkeys((stream, *step.engines, step.name), end)
         done[number] = TimedStep(step=step, start_s=start, end_s=end)
     return Schedule(source=source, steps=tuple(done[number] for number in range(len(steps))))
 

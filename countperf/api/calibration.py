@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +15,7 @@ from countperf import errors
 from countperf.api.catalogue import read_code
 from countperf.api.fits import why_no_code
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.structure.memory_hierarchy import (
-    DEFAULT_CACHES,
-    CountedCaches,
-    MemoryHierarchy,
-)
+from countperf.counting.structure import memory_hierarchy as hierarchy
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import available_cores, choose_caches, memory_hierarchy_of
@@ -59,8 +56,8 @@ class CalibrationTask(ShortRepr):
 
     device: Device  # the device
     runner: KernelRunner  # what runs kernels on it
-    memory: MemoryHierarchy  # its caches
-    caches: CountedCaches  # for which kernels are counted
+    memory: hierarchy.MemoryHierarchy  # its caches
+    caches: hierarchy.CountedCaches  # for which kernels are counted
     store: Path  # where measurements go
     reads_code: bool  # whether compiled code will be read
     deadline: float  # when all has to be done, by the monotonic clock
@@ -75,7 +72,6 @@ def calibrate(
     name: str | None = None,
     store: Path | str | None = None,
     busy: bool = False,
-    choice: prior.KernelChoice | None = None,
 ) -> prior.CalibrationResult:
     """Measure the kernels that tell most about a device, and fit its weights to them.
 
@@ -91,15 +87,12 @@ def calibrate(
         As for `measure`; by default the first GPU that works, else the first device.
     minutes : float
         Time for measuring and fitting together, 1 to 60 minutes.
-    name : str, optional
-        Name of the fit, ``mine/NAME``; by default the device's slug.
-    store : Path or str, optional
-        Where measurements are kept (``.jsonl``); by default in the user's data folder.
+    name, store : optional
+        Name of the fit, ``mine/NAME``, by default the device's slug; file in which measurements are
+        kept (``.jsonl``), by default in the user's data folder.
     busy : bool
         Use times that do not settle, too, since other programs use the machine; intervals are
         wider.
-    choice : KernelChoice, optional
-        The kernels to measure, in their order.
 
     Raises
     ------
@@ -130,13 +123,13 @@ def calibrate(
         device=chosen,
         runner=KernelRunner.open(chosen),
         memory=memory_hierarchy_of(chosen.identity, is_here=is_here),
-        caches=own if devices.own_caches else DEFAULT_CACHES,
+        caches=own if devices.own_caches else hierarchy.DEFAULT_CACHES,
         store=kept,
         reads_code=not without_code,
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
-    cases = _list_cases(task, (choice or prior.load_shipped_choice()).kernels)
+    cases = _list_cases(task, prior.load_shipped_choice().kernels)
     if not busy:
         forget_unsettled(task.store)
     measured = _measure(task, cases, busy=busy)
@@ -247,14 +240,9 @@ def _fit_all(
             if kind in shipped:
                 weights = rescale_weights(shipped[kind], observations, measured.header, noise=noise)
             else:
-                weights = prior.fit_with_prior(
-                    observations,
-                    model,
-                    measured.header,
-                    memory=task.memory,
-                    caches=task.caches,
-                    noise=noise,
-                ).weights
+                known_here: Any = {"memory": task.memory, "caches": task.caches, "noise": noise}
+                fitted = prior.fit_with_prior(observations, model, measured.header, **known_here)
+                weights = fitted.weights
         except errors.FitError:
             if kind == STRUCTURAL:
                 raise
@@ -271,7 +259,7 @@ def _fit_all(
     models: list[prior.CalibratedModel] = []
     for model, weights in made:
         # beside calibrations of other devices after as many kernels
-        expected = model.errors_on(task.device.identity, kernels)
+        expected = model.find_errors_on(task.device.identity, kernels)
         error = None if weights.quality is None else weights.quality.held_out_error
         factor = 1.0 if expected is None else prior.widening(error, expected)
         models.append(
@@ -287,7 +275,7 @@ def _fit_all(
     return tuple(models)
 
 
-def _load_shipped(device: Device, caches: CountedCaches) -> dict[str, WeightSet]:
+def _load_shipped(device: Device, caches: hierarchy.CountedCaches) -> dict[str, WeightSet]:
     """Return the weights that ship for the very device, by model."""
     weights = {
         kind: library.load_weights(fit.name, model=kind)
@@ -323,9 +311,9 @@ def size_here(task: CalibrationTask, entries: Sequence[CatalogEntry]) -> list[Ke
     )
     path = task.store.with_suffix(".sizes.json")
     until = time.monotonic() + _SEARCH_SHARE * 60.0 * task.minutes
-    for number in range(8, max(len(entries), 1) + 8, 8):
+    chosen, number = None, 0
+    while chosen is None or (number < len(entries) and time.monotonic() <= until):
+        number += 8
         chosen = size_choice.calibrate(entries[:number], task.runner, limits, store=path)
-        if time.monotonic() > until:
-            break
     cases = (chosen.cases([tried]) for tried in entries[:number])
     return [case for of in cases for case in ((of[0], of[-1]) if len(of) > 1 else of)]

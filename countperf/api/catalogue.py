@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from countperf import errors
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import CacheSize
+from countperf.counting.vector import caches_of
 from countperf.devices.compile.compiled_kernel import CompiledKernel, counts_of_many, read_compiled
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import choose_caches
@@ -24,7 +24,7 @@ from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.models.definition import OVERLAPPED
 from countperf.sizes import checks_keywords
 from countperf.steps import stepped
-from countperf.text import ShortRepr
+from countperf.text import ShortRepr, extract
 from measurement_kernels.catalog import APART, entries, entry
 from measurement_kernels.catalog import families as all_families
 from measurement_kernels.entry import COLLECTIONS
@@ -58,7 +58,7 @@ class Profile(ShortRepr):
 LEAST_KERNELS = 12  # families with so many are measured in full, whatever the share
 
 _QUICK = Profile(protocol=QUICK, shapes_per_kernel=2, max_run_s=0.06, overhead_factor=30.0)
-_TRIAL = QUICK.changed(
+_TRIAL = QUICK.with_values(
     **{"name": "trial", "rounds": 1, "runs": 4, "drops": 1, "noise_limit": 0.5},
     **{"extra_rounds": 0, "separation_s": 0.0, "max_seconds": 0.05, "warm_up_s": 0.0},
 )
@@ -204,12 +204,10 @@ def measure_catalogue(
 
 
 def _profile(given: str | Profile) -> Profile:
-    if isinstance(given, Profile):
-        return given
-    if given not in PROFILES:
+    if not isinstance(given, Profile) and given not in PROFILES:
         message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
         raise errors.ParameterError(message, parameter="profile")
-    return PROFILES[given]
+    return given if isinstance(given, Profile) else PROFILES[given]
 
 
 def measure_variants(
@@ -235,19 +233,14 @@ def _measure(
     tried = [entry for family in sets for entry in variant_entries(family)[:_TRIED_VARIANTS]]
     others = [entry for entry in wanted if entry.purpose != "variant"]
     with open_store(store, runner, protocol) as file:  # before anything is written or timed
-        limits = measure_limits(
-            runner.session,
-            overhead_factor=profile.overhead_factor,
-            max_run_s=profile.max_run_s,
-            max_setup_s=profile.max_setup_s,
-        )
+        asked = extract(profile, "overhead_factor", "max_run_s", "max_setup_s")
+        limits = measure_limits(runner.session, **asked)
         beside = store.with_suffix(".sizes.json")
         sizes = calibrate([*others, *tried], runner, limits, store=beside)
         cases = sizes.cases(others)
         for family in sets:
-            choices = [sizes.choice(entry) for entry in variant_entries(family)[:_TRIED_VARIANTS]]
-            largest = max((c for c in choices if c is not None), key=lambda c: c.exponents)
-            for exponent in largest.exponents:
+            choices = (sizes.choice(entry) for entry in tried if entry.family == family)
+            for exponent in max(c.exponents for c in choices if c is not None):
                 cases += (e.case(exponent) for e in wanted if e.family == family)
         caches = choose_caches(device.identity, is_here=True)
         count = partial(count_kernel, view="structure", caches=caches)
@@ -342,16 +335,14 @@ def _code_of(
         except errors.KernelSpecificationError as error:  # of an older catalogue
             code += [(case, str(error)) for case, *_ in cases]
     units = [(known.build(), some[0][1]) for known, some in there]
-    names: list[str] = []
-    requests: list[tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = []
+    requests: dict[str, tuple[CompiledKernel, Mapping[str, int], Mapping[str, Any], CacheSize]] = {}
     read = read_compiled(units, find_device(label))
     for (known, some), compiled in zip(there, read, strict=True):
-        for case, parameters, cache in some:
-            if isinstance(compiled, errors.KernelBuildError):
-                code.append((case, str(compiled)))
-                continue
-            names.append(case)
-            requests.append((compiled, parameters, known.statistics_at(parameters), cache))
-    for case, counts in zip(names, counts_of_many(requests), strict=True):
+        if isinstance(compiled, errors.KernelBuildError):
+            code += [(case, str(compiled)) for case, *_ in some]
+            continue
+        for case, at, cache in some:
+            requests[case] = (compiled, at, known.statistics_at(at), cache)
+    for case, counts in zip(requests, counts_of_many([*requests.values()]), strict=True):
         code.append((case, str(counts) if isinstance(counts, errors.CountingError) else counts))
     return code

@@ -17,26 +17,15 @@ from countperf.api.mechanistic_models import profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of, transaction_roots
 from countperf.counting.structure.memory_hierarchy import CountedCaches
+from countperf.counting.vector import caches_of, transaction_roots
+from countperf.devices import identity as identities
 from countperf.devices.discovery import matching_devices
-from countperf.devices.identity import (
-    DeviceIdentity,
-    choose_caches,
-    memory_hierarchy_of,
-    read_processor,
-)
 from countperf.devices.nvcc import require_program
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.measuring import (
-    PURPOSES,
-    Measurement,
-    MeasurementSet,
-    Purpose,
-    Timing,
-    measurements_in,
-)
+from countperf.measuring import PURPOSES, Measurement, MeasurementSet, Purpose, Timing
 from countperf.measuring.campaign import rewrite_file
+from countperf.measuring.measurement_sets import measurements_in
 from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
@@ -100,7 +89,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
     properties: dict[str, dict[str, object]] = {}
     with rewrite_file(measurements) as write:
         measured = MeasurementSet.read_file(measurements)
-        caches = caches or choose_caches(measured.device)
+        caches = caches or identities.choose_caches(measured.device)
         if (read := next((case for case in measured if case.code is not None), None)) is not None:
             code = caches_of(read.properties or {}).code
             caches = caches.model_copy(update={"code": code})
@@ -118,12 +107,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
 
 
 def measurements_of_table(
-    table: Path | str,
-    *,
-    kernels: str | None = None,
-    device: str,
-    source: str = "",
-    ignore: Sequence[str] = (),
+    table: Path | str, *, kernels: str | None = None, device: str, ignore: Sequence[str] = ()
 ) -> MeasurementSet:
     """Read times that were measured elsewhere from a file.
 
@@ -132,16 +116,15 @@ def measurements_of_table(
     given = kernels or ""
     file, _, name = given.rpartition(":") if ":" in given else (given, "", "")
     if device.endswith(".json"):
-        identity = DeviceIdentity.read_file(device)
+        identity = identities.DeviceIdentity.read_file(device)
+    elif (units := (known := load_device(device)).num_compute_units) is not None:
+        identity = identity_elsewhere(known.slug, known.name, units)
     else:
-        known = load_device(device)
-        if known.num_compute_units is None:
-            raise errors.DeviceError(
-                f"the description of {device} has no number of compute units, which tells devices "
-                "apart; give an identity (.json)",
-                device=device,
-            )
-        identity = identity_elsewhere(known.slug, known.name, known.num_compute_units)
+        raise errors.DeviceError(
+            f"the description of {device} has no number of compute units, which tells devices "
+            "apart; give an identity (.json)",
+            device=device,
+        )
     frame = read_times(table)
     if name and "kernel" not in frame.columns:
         frame = frame.assign(kernel=name)
@@ -155,7 +138,7 @@ def measurements_of_table(
         frame,
         table_kernels([str(one) for one in named], file or None),
         device=identity,
-        source=source or os.fsencode(Path(table).name).decode(errors="backslashreplace"),
+        source=os.fsencode(Path(table).name).decode(errors="backslashreplace"),
         ignore=ignore,
     )
 
@@ -191,14 +174,13 @@ def fit(
         The measurements cannot be fitted, or their file is bad; there is no such model.
     """
     measured = read_measurements(measurements)
-    is_here = bool(measured.device.processor) and measured.device.processor == read_processor()
-    memory = memory_hierarchy_of(measured.device, is_here=is_here)
+    processor = measured.device.processor
+    is_here = bool(processor) and processor == identities.read_processor()
+    memory = identities.memory_hierarchy_of(measured.device, is_here=is_here)
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(
-            model, measured.device, memory, overlapped=fit_model.says_overlap(seen)
-        )
+        model = load_fitted_model(model, measured.device, memory)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
@@ -300,11 +282,8 @@ COMPARED_INSTRUCTIONS = 150
 
 def list_measured_devices() -> dict[str, Path]:
     """List the devices whose measurements come with countperf: slug to file, sorted."""
-    files: dict[str, Path] = {}
-    for folder in reversed(fits_folders()):
-        for path in folder.glob("*/measurements.jsonl*"):
-            files[path.parent.name] = measurements_in(path.parent)
-    return dict(sorted(files.items()))
+    found = (p.parent for f in reversed(fits_folders()) for p in f.glob("*/measurements.jsonl*"))
+    return dict(sorted({folder.name: measurements_in(folder) for folder in found}.items()))
 
 
 def compare(

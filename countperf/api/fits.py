@@ -49,10 +49,7 @@ def why_no_code(device: Device) -> str:
 def why_not_compiled(
     fit: NamedFit, device: DeviceIdentity | None = None, *, has_code: bool = False
 ) -> str:
-    """Return why a fit does not predict by the model that reads compiled code; nothing if it does.
-
-    A device that is asked for has to be that of the fit. Code that is known need not be read here.
-    """
+    """Return why a fit does not predict by compiled code; nothing if it does."""
     identity = fit.identity if COMPILED in fit.models else None
     if identity is None:
         return f"{fit.name} has no weights of the model {COMPILED}"

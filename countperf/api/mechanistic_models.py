@@ -46,16 +46,14 @@ def predict_all(
 
     Parameters
     ----------
-    kernel : str, loopy.TranslationUnit or KernelProfiler
-        The kernel, or a text that names one, as for `countperf.predict`.
+    kernel, statistics
+        As for `countperf.predict`; or a KernelProfiler.
     device : DeviceParameters, str or Path
         A device, its slug in the catalogue, or the path of its document (``.toml``, ``.json``).
     parameters, **more : int
         Values of all size parameters.
     models : str or sequence of str, optional
         Names of models, such as ``["volkov", "roofline"]``; default: all.
-    statistics : mapping, optional
-        What data decides, as for `countperf.predict`.
     profile_options : mapping, optional
         Options of `countperf.profile_kernel`, such as ``registers_per_work_item``, ``lines`` or
         ``active_groups``; and ``analysis``: ``"sass"`` takes instructions from machine code
@@ -138,7 +136,8 @@ def sweep(
         As for `predict_all` and `countperf.time_kernel`; or no value of the axis fits.
     """
     sizes = merge_sizes(parameters, more)
-    options = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS, **(profile_options or {})}
+    options: dict[str, Any] = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS}
+    options |= profile_options or {}
     profiler = profiler_of(kernel, device, sizes, options, statistics)
     unused: dict[int, int] | None = None
     if timed_on is not None and over == "occupancy":
@@ -204,11 +203,11 @@ def profiler_of(
     if isinstance(kernel, KernelProfiler):
         return kernel
     if not isinstance(device, DeviceParameters | str | Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be unchecked
-        message = (
+        raise ParameterError(
             f"the device is a {type(device).__name__}; pass the slug of a device, the path of its"
-            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})'
+            ' document or DeviceParameters: predict_all(kernel, "nvidia-gtx-970", {"n": 1024})',
+            parameter="device",
         )
-        raise ParameterError(message, parameter="device")
     given = dict(options or {})
     analysis, listing = given.pop("analysis", "counts"), given.pop("sass", None)
     if analysis not in ("counts", "sass"):
@@ -249,9 +248,8 @@ def find_described_device(
 
 
 DEFAULT_MODELS = ("roofline", "wfg-corrected")
-"""Of a described device: the bound that every GPU of the catalogue has, and the model with the
-least published error (`countperf.mechanistic.predict_all`) of those that need neither a
-simulation nor a cost of barriers, which nobody published of current GPUs."""
+"""Of a described device: the bound that all have, and the model with the least published error of
+those that need neither a simulation nor a cost of barriers, which nobody published of new GPUs."""
 
 
 @checks_keywords

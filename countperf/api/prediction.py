@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 COMPILED_CHOICE = (
     f"model {COMPILED}: the device of the weights is here, and the compiled code can be followed"
 )
-"""Line that says that the model that reads compiled code was chosen."""
-
 _Result = TypeVar("_Result")
 
 
@@ -112,6 +111,7 @@ def choose_weights(
     """
     identity = find_device(device).identity if isinstance(device, str) else device
     wanted = find_device().identity if weights is None and identity is None else identity
+    chosen_for = partial(ChosenWeights, device=identity, force=force)
 
     def check(found: WeightSet) -> WeightSet:
         found.check_counting_rules()
@@ -132,7 +132,7 @@ def choose_weights(
                 parameter="weights",
             )
         why = why and f"model {short_name(usual.model)}: {why}"
-        return ChosenWeights(weights=check(usual), why=why, device=identity, force=force)
+        return chosen_for(weights=check(usual), why=why)
 
     is_fit = isinstance(weights, str | Path) and find_fit(str(weights)) is not None
     if model is not None or not (weights is None or is_fit):
@@ -144,13 +144,8 @@ def choose_weights(
         check(reading)
     except errors.CountperfError as error:
         return choose(_FAILED.format(error))
-    return ChosenWeights(
-        weights=reading,
-        why=f"model {COMPILED}: the compiled code is known" if has_code else COMPILED_CHOICE,
-        device=identity,
-        force=force,
-        choose_by_counts=choose,
-    )
+    why = f"model {COMPILED}: the compiled code is known" if has_code else COMPILED_CHOICE
+    return chosen_for(weights=reading, why=why, choose_by_counts=choose)
 
 
 def reading_weights(
@@ -163,8 +158,8 @@ def reading_weights(
         name, fit = weights, find_fit(str(weights))
     if fit is None:
         return f"{name} has no weights of the model {COMPILED}"
-    reason = why_not_compiled(fit, identity, has_code=has_code)
-    return reason or load_weights(fit.name, model=COMPILED)
+    why_not = why_not_compiled(fit, identity, has_code=has_code)
+    return why_not or load_weights(fit.name, model=COMPILED)
 
 
 def default_weights(identity: DeviceIdentity, *, model: str | None = None) -> WeightSet:
@@ -233,12 +228,9 @@ def predict(
         weight, the device does not match; a timing is of another kernel or device.
     """
     asked = Kernel.of(kernel, merge_sizes(parameters, more), statistics, instruction_counts)
+    without_code = "counts without a kernel have no code to compile" if asked.is_counted else ""
     chosen = choose_weights(
-        weights,
-        model=model,
-        device=device,
-        force=force,
-        without_code="counts without a kernel have no code to compile" if asked.is_counted else "",
+        weights, model=model, device=device, force=force, without_code=without_code
     )
     return chosen.predict(asked, incomplete_ok=incomplete_ok, level=level, anchors=anchors)
 

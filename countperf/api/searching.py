@@ -68,13 +68,11 @@ def rank(
 
     Parameters
     ----------
-    space : SearchSpace or str
-        The variants, or a text for `countperf.api.searching.load_space`.
-    parameters, **more : int
-        Sizes, in place of the space's.
+    space, parameters, **more
+        The variants, or a text for `countperf.api.searching.load_space`; sizes, in place of its.
     weights, model, device, force, incomplete_ok
         As for `predict`; of a device that is named the limits are looked at, too. The model is by
-        default the structural one: no compiled code is read.
+        default the structural one: variants are ranked by counts, and no compiled code is read.
     keep, points : int, optional
         How many to keep; how many to predict, scattered over the space, by default all.
     executor : concurrent.futures.Executor, optional
@@ -130,10 +128,8 @@ def tune(
 
     Parameters
     ----------
-    space : SearchSpace or str
-        The variants, or a text for `countperf.api.searching.load_space`.
-    parameters, **more : int
-        Sizes, in place of the space's.
+    space, parameters, **more
+        As for `rank`.
     seconds, measurements
         The budget: time, predictions included, s; variants to run. At least one of the two.
     device : str, optional
@@ -147,10 +143,9 @@ def tune(
         A file; the same call goes on where it stopped, and a larger budget goes on from there.
     confidence, tolerance : float
         At which to stop, and at which the regret is bounded; gains below are not looked for.
-    executor, workers, longest_s, statistics
-        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most.
-    progress : callable, optional
-        Is told what happens, a line at a time.
+    executor, workers, longest_s, statistics, progress
+        As for `rank`; by default half of the seconds, but 3 s at least and a minute at most. What
+        happens is told to `progress`, a line at a time.
 
     Raises
     ------
@@ -159,8 +154,7 @@ def tune(
     SearchSpaceError, ParameterError, PredictionError, DeviceError, DocumentError, MeasurementError
         Wrong space, sizes, weights or device; or the store cannot be used.
     """
-    clock = EventClock()
-    began_s = clock.now()
+    began_s = EventClock().now()
     budget = Budget(seconds=seconds, measurements=measurements)
     plan = Plan(confidence=confidence, tolerance=tolerance)
     report("preparing the search", 0)
@@ -172,10 +166,7 @@ def tune(
     more_than_one = target.identity.device_type == "cpu"
     number = min(_BUILDERS, workers or available_cores()) if more_than_one else 1
     with pool_or(executor, workers) as pool, ExitStack() as stack:
-        runners = [
-            stack.enter_context(ApartRunner(target, clock, longest_s=longest_s))
-            for _ in range(number)
-        ]
+        runners = [stack.enter_context(ApartRunner(target, longest_s)) for _ in range(number)]
         return tune_space(
             task,
             runners[0],

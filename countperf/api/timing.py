@@ -21,7 +21,7 @@ from countperf import errors, measuring, text
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.frontend.loopy_patches import record_launches
-from countperf.counting.frontend.producers import bound_arguments
+from countperf.counting.frontend.producers import find_bound_arguments
 from countperf.counting.taxonomy import View
 from countperf.devices.binding import describe_indices
 from countperf.devices.description import describe_kernel
@@ -41,21 +41,15 @@ if TYPE_CHECKING:
     from countperf.models.weights import WeightSet
 
 
-def predict_cases(
-    cases: Sequence[measuring.KernelCase],
-    counts: measuring.InstructionCounts | None,
-    chosen: ChosenWeights,
-    *,
-    incomplete_ok: bool,
-    level: Level,
+def predict_kernels(
+    kernels: Sequence[Kernel], chosen: ChosenWeights, *, incomplete_ok: bool, level: Level
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Predict all sizes by one model: return what did, and fields of `TimedSize`."""
 
     def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, Any], list[Any]]:
         rows: list[dict[str, Any]] = []
         allowed = incomplete_ok and not is_attempt
-        for case in stepped(cases, "predicting"):
-            kernel = Kernel.of(case.build(), case.parameters, case.statistics or None, counts)
+        for kernel in stepped(kernels, "predicting"):
             try:
                 made = used.predict(kernel, incomplete_ok=allowed, level=level)
                 rows.append(find_predicted_fields(made))
@@ -84,11 +78,8 @@ def find_predicted_fields(prediction: Prediction) -> dict[str, Any]:
     return {"predicted_s": time_s, "interval_s": interval_s, "reason": reason}
 
 
-def _digests(
-    case: measuring.KernelCase, counts: measuring.InstructionCounts | None
-) -> dict[str, str]:
+def _digest_counts(kernel: Kernel) -> dict[str, str]:
     """Return digests of a kernel's counts by the views that can be counted."""
-    kernel = Kernel.of(case.build(), case.parameters, case.statistics, counts)
     digests: dict[str, str] = {}
     for view in get_args(View):
         with suppress(errors.CountingError):
@@ -136,11 +127,10 @@ def time_kernel(
         many, which go together value by value.
     device : str or Device, optional
         As for `measure`; by default the first GPU that works, else the first device.
-    make_arguments : callable, optional
-        From a random generator and the parameters to the kernel's inputs by name. By default they
-        are made from the types and shapes of its arguments (`countperf.devices.binding`).
-    reference, tolerance : optional
-        From inputs and parameters to the expected outputs by name; largest ``|got - want|``.
+    make_arguments, reference, tolerance : optional
+        From a random generator and the parameters to the kernel's inputs by name, by default by the
+        types and shapes of its arguments (`countperf.devices.binding`); from inputs and parameters
+        to the expected outputs; largest ``|got - want|``.
     unchecked : bool, optional
         Launch the kernel also where a subscript that data decide may leave its array.
     statistics, instruction_counts, weights, model, force, incomplete_ok, level
@@ -161,9 +151,13 @@ def time_kernel(
         No size could be measured. One that fails alone is among the failures of the result.
     """
     asked = Kernel.of(kernel, merge_sizes(sizes, more), statistics)
-    cases = _cases(asked, make_arguments, reference, tolerance, unchecked=unchecked)
+    checks: dict[str, Any] = {"reference": reference, "tolerance": tolerance}
+    cases = _list_cases(asked, make_arguments=make_arguments, unchecked=unchecked, **checks)
     protocol = protocol or TIMING
-    with open_runner(runner, device, None, longest_s=longest_s) as opened:
+    kernels = [
+        Kernel.of(c.build(), c.parameters, c.statistics or None, instruction_counts) for c in cases
+    ]
+    with open_runner(runner, device, longest_s) as opened:
         by: dict[str, Any] = {}
         try:
             chosen = choose_weights(weights, model=model, device=opened.identity, force=force)
@@ -172,12 +166,11 @@ def time_kernel(
                 raise
             predicted: list[dict[str, Any]] = [{"reason": str(error)}] * len(cases)
         else:
-            by, predicted = predict_cases(
-                cases, instruction_counts, chosen, incomplete_ok=incomplete_ok, level=level
-            )
-        digests = [_digests(case, instruction_counts) for case in cases]
+            given: Any = {"incomplete_ok": incomplete_ok, "level": level}
+            by, predicted = predict_kernels(kernels, chosen, **given)
+        digests = [*map(_digest_counts, kernels)]
         made_up = _describe_made_up_arrays(cases[0])
-        measured = _measured(cases, protocol, opened)
+        measured = _measure(cases, protocol, opened)
     of_case = {measurement.case: measurement for measurement in measured}
     return measuring.Timing(
         kernel=cases[0].kernel,
@@ -208,7 +201,7 @@ def time_resident_groups(
 
     Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
     """
-    (case,) = _cases(Kernel.of(kernel, sizes, statistics), None, None, None)
+    (case,) = _list_cases(Kernel.of(kernel, sizes, statistics))
     cases = [
         replace(
             case,
@@ -219,11 +212,11 @@ def time_resident_groups(
         )
         for groups, unused in unused_local_bytes.items()
     ]
-    with open_runner(None, device, None) as opened:
-        return _measured(cases, TIMING, opened)
+    with open_runner(None, device) as opened:
+        return _measure(cases, TIMING, opened)
 
 
-def _measured(
+def _measure(
     cases: Sequence[measuring.KernelCase], protocol: measuring.Protocol, runner: CaseRunner
 ) -> measuring.MeasurementSet:
     """Measure cases; if none can be, raise the first failure."""
@@ -237,14 +230,7 @@ def _measured(
     return measured
 
 
-def _cases(
-    kernel: Kernel,
-    make_arguments: MakeArguments | None,
-    reference: Reference | None,
-    tolerance: float | None,
-    *,
-    unchecked: bool = False,
-) -> list[measuring.KernelCase]:
+def _list_cases(kernel: Kernel, **how: Any) -> list[measuring.KernelCase]:
     """Return a case for each point of a kernel; numbers are checked at the smallest one."""
     unit, known = kernel.unit_with("code to run"), kernel.entry
     if len(unit.entrypoints) != 1:
@@ -257,17 +243,13 @@ def _cases(
     fixed: dict[str, int] = {}
     if known is not None:
         fixed = {size.name: size.fixed for size in known.sizes if size.fixed is not None}
-        if make_arguments is None:
-            make_arguments, reference = known.make_arguments, reference or known.reference
-    arguments = {arg.name: arg for arg in unit.default_entrypoint.args}
-    bound = bound_arguments(kernel.around)  # such as the data in a program of pytato
-    bound_sizes = {
-        name: int(value)
-        for name, value in bound.items()
-        if isinstance(arguments.get(name), lp.ValueArg) and isinstance(value, int | np.integer)
-    }
-    sizes = {**bound_sizes, **fixed, **kernel.sizes}
-    known_sizes = [arg.name for arg in arguments.values() if isinstance(arg, lp.ValueArg)]
+        if how.get("make_arguments") is None:
+            how["make_arguments"] = known.make_arguments
+            how["reference"] = how.get("reference") or known.reference
+    known_sizes = [a.name for a in unit.default_entrypoint.args if isinstance(a, lp.ValueArg)]
+    bound = find_bound_arguments(kernel.around)  # such as the data in a program of pytato
+    whole = {n: int(value) for n, value in bound.items() if isinstance(value, int | np.integer)}
+    sizes = {n: value for n, value in whole.items() if n in known_sizes} | fixed | {**kernel.sizes}
     for size in sizes:
         if size not in known_sizes:
             listed = ", ".join(known_sizes) or "none"
@@ -284,13 +266,10 @@ def _cases(
             build=unit,
             parameters=point,
             check_parameters=smallest,
-            make_arguments=make_arguments,
-            reference=reference,
-            tolerance=tolerance,
             statistics=kernel.at(point).statistics or {},
             purpose="application",
             bound_arguments=bound,
-            unchecked=unchecked,
+            **how,
         )
         for point in points
     ]
@@ -321,13 +300,11 @@ def recording(
 
     Parameters
     ----------
-    weights : WeightSet, Path or str, optional
-        What predicts; by default the weights fitted on the device of each launch, by counts
+    weights, incomplete_ok : optional
+        As for `predict`; by default the weights fitted on the device of each launch, by counts
         (model structural): no compiled code is read.
     statistics : mapping from str to mapping, optional
         By name of the kernel what data decides, as for `count_kernel`.
-    incomplete_ok : bool, optional
-        Whether to leave out of predictions what has no weight.
     """
     return LaunchLog(weights, statistics or {}, incomplete_ok)
 
@@ -374,7 +351,7 @@ class LaunchLog(text.Result):
         for launch, launches in self._noted.items():
             row: dict[str, Any] = {"kernel": launch[1], "launches": launches, "parameters": {}}
             try:
-                row |= self._predicted(*launch)
+                row |= self._predict(*launch)
                 if row["predicted_s"] is not None:
                     row["total_s"] = launches * row["predicted_s"]
             except Exception as error:  # noqa: BLE001  one kernel is not to cost the others
@@ -382,7 +359,7 @@ class LaunchLog(text.Result):
             rows.append(row)
         return sorted(rows, key=lambda row: -row.get("total_s", 0.0))
 
-    def _predicted(self, unit: Any, name: str, *known: Any) -> dict[str, Any]:
+    def _predict(self, unit: Any, name: str, *known: Any) -> dict[str, Any]:
         given, shapes, types, device = known
         if device is None and self._weights is None:
             message = "it ran on no OpenCL device: name what predicts, recording(weights=...)"
@@ -487,9 +464,7 @@ def _wrap_launch(launch: Any) -> Any:
 _LAUNCH_COLUMNS = {
     **{"kernel": text.Column("kernel"), "parameters": text.Column("sizes")},
     **text.columns_of("device launches"),
-    **{
-        "predicted_s": text.Column("one launch", text.format_seconds),
-        **text.make_interval_columns("to"),
-    },
+    "predicted_s": text.Column("one launch", text.format_seconds),
+    **text.make_interval_columns("to"),
     **{"total_s": text.Column("all", text.format_seconds), "reason": text.Column()},
 }

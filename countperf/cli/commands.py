@@ -122,7 +122,7 @@ COMMANDS: Mapping[str, Command] = {
         "predict",
         "predict the run time of a kernel, and where it goes",
         f"{_KERNEL} --instruction-counts --weights --force --model --device --on --registers"
-        f" --incomplete --level --metrics {_CODE} --anchor --explain --against"
+        f" --incomplete --level --metrics {_CODE} --figure --anchor --explain --against"
         " --against-kernel --against-size",
         {
             "--model": {

@@ -61,8 +61,11 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         return True
     said = "is for fitted weights; leave it out, or name weights in --model"
     _refuse(options, said, *_OF_WEIGHTS, "instruction_counts", "incomplete_ok", "force", "level")
+    check_outputs(options.figure)
     device = _describe_device(options, "weights", "device")
     sizes = points(options.parameters)
+    if options.figure:
+        one_point(options.parameters, "--figure")
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
@@ -72,14 +75,16 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         for at in sizes
     ]
     show_all(options, [answers.lay_out() for answers in predicted])
+    if options.figure:
+        draw(predicted[0], options.figure)
     return True
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
     """Print formulas of a kernel's steps, and where another kernel takes fewer."""
     said = "has no place among formulas of steps; leave it or --explain out"
-    of_weights = ("anchor", "against", "against_size", "incomplete_ok", "instruction_counts")
-    _refuse(options, said, *of_weights)
+    others = ("anchor", "against", "against_size", "incomplete_ok", "instruction_counts", "figure")
+    _refuse(options, said, *others)
     asked = (_describe_device(options), one_point(options.parameters, "a formula"))
     kernels = filter(None, (options.kernel, options.against_kernel))
     given = profile_options(options)
@@ -90,7 +95,7 @@ def _explain_steps(options: argparse.Namespace) -> None:
 def _predict_on_devices(options: argparse.Namespace) -> None:
     """Print one table of all sizes, devices and models."""
     said = "is for one device; name one with --on, --weights or --device"
-    more = ("metrics", "weights", "device", "force", "instruction_counts")
+    more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
     _refuse(options, said, *_OF_WEIGHTS, *more)
     given = profile_options(options)
     answers = api.predict_on(

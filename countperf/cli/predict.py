@@ -53,7 +53,7 @@ def run_predict(options: argparse.Namespace) -> None:
 
         if predict_by_models(options):
             return
-    for name in ("metrics", "analysis", "sass", "registers_per_work_item"):
+    for name in ("figure", "metrics", "analysis", "sass", "registers_per_work_item"):
         if getattr(options, name):
             mend = "name them and a device, such as --model all --on nvidia-k620"
             said = f"{options.flags[name]} is for mechanistic models; {mend}"

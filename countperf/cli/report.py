@@ -24,7 +24,7 @@ from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.text import Printed, extract, format_quantity, point_text
-from countperf.tuning.result import fastest_of, read_journal, trials_in
+from countperf.tuning.result import fastest_of, read_journal
 
 Part = Printed | tuple[str, Any]
 """A result, or a picture with its description."""
@@ -151,8 +151,7 @@ def _kernel_page(options: argparse.Namespace) -> Page:
 
 
 def _search_page(path: Path) -> Page:
-    header, entries = read_journal(path)
-    tried = trials_in(entries)
+    header, tried = read_journal(path)
     if not tried:
         message = f"no variant of {header.space} has run: there is nothing to report yet"
         raise ParameterError(message, parameter="search")

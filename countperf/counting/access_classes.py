@@ -1,22 +1,21 @@
 """Classes of memory accesses: strides along local axis 0, and the use of what lies between.
 
-The stride is that of the flattened address, whatever the subscripts: ``a[i // 12, i % 12]`` of an
-array with twelve columns has stride 1. Where lanes do not step evenly,
+The stride is that of the flattened address. Where lanes do not step evenly,
 
-1. steps that follow where a floor of a quotient by a size parameter changes, as at the end of a row
-   in ``a[i, (j + 2) % m]``, are left out: the other lanes decide;
+1. steps where a floor of a quotient by a size parameter changes, as at the end of a row in
+   ``a[i, (j + 2) % m]``, are left out: the other lanes decide;
 2. lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
    counted apart: as ``uniform`` and as ``stride1``;
 3. else the step of more than half of the lanes, in the long run, decides for all of them;
 4. else each step counts apart where it is made.
 
-What has no class by these rules, as ``a[i*j]`` in a loop over i, counts as the coarsest one, an
-element of each stretch of memory, and is marked as not exact, unless the caller states a class.
-Where what data reads leaves a strided access without a class, it is refused.
+What has no class by these rules counts as the coarsest one, marked as not exact, unless the caller
+states a class. Where what data reads leaves a strided access without a class, it is refused.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -127,7 +126,7 @@ class Footprints:
                 if address is None:
                     raise self._refuse_address(access, "is no quasi-polynomial of loops and sizes")
                 strides = self._find_strides(access, within, address)
-                classes = [self.classes(access, layout, along) for along in strides]
+                classes = [self.classes(access, along) for along in strides]
             except (UnsupportedExpressionError, DataDependentControlFlowError) as error:
                 if statistics.pattern_of(access.array, access.text) is not None:
                     yield self._count_through_data(access, executions, why)
@@ -158,9 +157,7 @@ class Footprints:
         if stated:
             reasons = reasons | {f"the caller's access pattern for '{stated[1]}'"}
         name = stated[0] if stated else "indirect"
-        return AccessCount(access, (accesses.UtilizationClass(name=name),), executions, reasons)
-
-    # --- addresses
+        return AccessCount(access, (accesses.UtilizationClass(name),), executions, reasons)
 
     def _refuse_address(self, access: MemoryAccess, what: str) -> UnsupportedExpressionError:
         """Return why an access has no class of its own, with the way out."""
@@ -198,36 +195,30 @@ class Footprints:
         layout = domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
-    # --- classes
-
     def classes(
-        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride
+        self, access: MemoryAccess, stride: _Stride
     ) -> tuple[accesses.UtilizationClass, ...]:
         """Return the classes of an access to global memory."""
         flat = stride.flat
         number = abs(int(flat.constant_term)) if flat.is_constant else None
-        if number == 0:
-            return (accesses.UtilizationClass(name="uniform"),)
-        if number == 1:
-            return (accesses.UtilizationClass(name="stride1"),)
+        if number in (0, 1):
+            return (accesses.UtilizationClass("stride1" if number else "uniform"),)
         key = (access.array, access.direction, flat, stride.digits)
         if key not in self._classes:
-            self._classes[key] = self._classify_by_footprint(access, layout, stride, number)
+            self._classes[key] = self._classify_by_footprint(access, stride, number)
         return self._classes[key]
 
     def _classify_by_footprint(
-        self, access: MemoryAccess, layout: accesses.Layout, stride: _Stride, number: int | None
+        self, access: MemoryAccess, stride: _Stride, number: int | None
     ) -> tuple[accesses.UtilizationClass, ...]:
         """Return classes by the footprint; by the access alone, marked, if it is not countable."""
-        name = self.domains.kernel.name
-        what = f"kernel '{name}': the footprint of array '{access.array}'"
         try:
-            with isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+            with self.domains.limit(f"the footprint of array '{access.array}'"):
                 cells, cell_layout, is_flattened = self._find_accessed_cells(access)
                 digits = stride.digits
-                if cell_layout is not layout:
+                if cell_layout is not self.domains.layout_of(access):
                     digits = digits_of(stride.flat, cell_layout)
-                array = f"kernel '{name}', array '{access.array}'"
+                array = f"kernel '{self.domains.kernel.name}', array '{access.array}'"
                 widener = _Widener(array, cell_layout, stride.flat, digits, is_flattened)
                 counts = widener.count(cells, self.domains.counter)
                 return accesses.utilization_classes(number, *counts)
@@ -318,10 +309,7 @@ class Footprints:
 def _select_countable_steps(
     steps: tuple[AddressStep, ...], countable: AbstractSet[str]
 ) -> list[tuple[QuasiPolynomial, Condition]]:
-    """Return the steps that count by the rules of this module, and where; none if none do.
-
-    Steps cannot count apart where conditions name loops of which only mean trip counts are known.
-    """
+    """Return the steps that count by the rules of this module, and where; none if none do."""
     if not steps:
         return []
     guards = [guard for step in steps for conditions in step.where for guard in conditions]
@@ -334,21 +322,10 @@ def _select_countable_steps(
     return [(step.change, step.where) for step in steps] if can_split else []
 
 
-# --- The cells of an array that accesses reach, as a set
-
-
-FOOTPRINT_OPERATIONS = 500_000
-"""Limit of isl's operations for a footprint, about a second; beyond it the footprint is refused."""
-
-
 def unite_accessed_cells(
     accessed: Iterable[tuple[Sequence[QuasiPolynomial], frozenset[str], Cases]], domains: Domains
 ) -> IntegerSet:
-    """Return the union of the cells that accesses reach, as one set.
-
-    Given for each access: functions of loop variables that tell cells apart, loops around it, and
-    conditions on them.
-    """
+    """Return the union of the cells that accesses reach, by functions that tell cells apart."""
     parts: list[IntegerSet] = []
     for functions, within, cases in accessed:
         counted, _ = domains.trip_statistics(within)
@@ -381,9 +358,6 @@ def _without_quotients(
         yield from _without_quotients(part, replaced, domains)
 
 
-# --- Footprints of strided accesses, and the same with the gaps along the lanes filled in
-
-
 def digits_of(stride: QuasiPolynomial, layout: accesses.Layout) -> Digits | None:
     """Return how far a stride leads along each axis of an array; None if it cannot be told."""
     result = [QuasiPolynomial()] * len(layout.strides)
@@ -392,7 +366,7 @@ def digits_of(stride: QuasiPolynomial, layout: accesses.Layout) -> Digits | None
         return None
     for axis in nested[0]:
         step = layout.strides[axis]
-        leading = next(iter(sorted(step.terms, key=lambda m: -sum(e for _, e in m))))
+        leading = max(step.terms, key=lambda m: sum(e for _, e in m))
         digit = Fraction(stride.terms.get(leading, 0)) / step.terms[leading]
         if digit.denominator != 1:
             return None
@@ -408,7 +382,7 @@ def by_strides(
     """Write flattened addresses as subscripts of a layout whose strides are products of sizes."""
     written: list[dict[Monomial, QuasiPolynomial]] = []
     for flat in flats:
-        parts: dict[Monomial, QuasiPolynomial] = {(): ZERO}
+        parts: defaultdict[Monomial, QuasiPolynomial] = defaultdict(lambda: ZERO, {(): ZERO})
         constants: list[tuple[Monomial, Number]] = []
         for monomial, value in flat.terms.items():
             of_loops = [factor for factor in monomial if not _is_of(factor[0], sizes)]
@@ -418,19 +392,16 @@ def by_strides(
             if not of_loops:
                 constants.append((stride, value))
                 continue
-            digit = QuasiPolynomial.atom(of_loops[0][0]) * value
-            parts[stride] = parts.get(stride, ZERO) + digit
+            parts[stride] += QuasiPolynomial.name(of_loops[0][0]) * value
         for stride, value in constants:
             if constants_in_rows and stride in parts:
-                parts[stride] = parts[stride] + value
+                parts[stride] += value
             else:
-                parts[()] = parts[()] + QuasiPolynomial({stride: value})
+                parts[()] += QuasiPolynomial({stride: value})
         written.append(parts)
     strides = sorted({stride for parts in written for stride in parts}, key=str)
-    layout = accesses.Layout(
-        strides=tuple(QuasiPolynomial({stride: 1}) for stride in strides),
-        shape=(None,) * len(strides),
-    )
+    distances = tuple(QuasiPolynomial({stride: 1}) for stride in strides)
+    layout = accesses.Layout(distances, (None,) * len(strides))
     indices = [tuple(parts.get(stride, ZERO) for stride in strides) for parts in written]
     if not all(digit.is_affine for index in indices for digit in index):
         return None
@@ -491,16 +462,12 @@ class _Widener:
         names = isl_sets.names_of(cells, parameters=False)
         extents = [layout.shape[axis] for axis in layout.separate]
         numbers = [range(int(extent.constant_term)) for extent in extents if extent is not None]
-        parts: list[IntegerSet] = []
-        for values in product(*numbers):
-            zero = [
-                QuasiPolynomial.name(names[axis]) - value
-                for axis, value in zip(layout.separate, values, strict=True)
-            ]
-            part = sets.restrict(cells, zero=zero)
-            if not part.is_empty():
-                parts.append(part)
-        return parts
+        places = [QuasiPolynomial.name(names[axis]) for axis in layout.separate]
+        parts = (
+            sets.restrict(cells, zero=[x - v for x, v in zip(places, values, strict=True)])
+            for values in product(*numbers)
+        )
+        return [part for part in parts if not part.is_empty()]
 
     def _count_array(self, cells: IntegerSet, counter: Counter) -> Pair:
         layout = self.layout
@@ -515,10 +482,9 @@ class _Widener:
             widened = counter.as_one_piece(sets.widen_on_line(cells, self.stride))
             return counter.count(counted), counter.count(widened), counter
         nested = layout.nest_axes()
-        if nested is None or self.digits is None:
-            raise self._refuse_stride()
-        order, extents = nested
-        if any(e is None or not e.is_affine for e in extents[1:]):
+        order, extents = nested or ((), ())
+        is_affine = all(extent is not None and extent.is_affine for extent in extents[1:])
+        if nested is None or self.digits is None or not is_affine:
             raise self._refuse_stride()
         counter, padding = self._assume_no_overlaps(order, extents, counter)
         steps = [self.digits[axis] for axis in order]
@@ -532,15 +498,10 @@ class _Widener:
         self, order: Sequence[int], extents: Sequence[QuasiPolynomial | None], counter: Counter
     ) -> tuple[Counter, frozenset[str]]:
         """Return a counter that assumes that rows do not overlap, and what it assumes."""
-        gaps: list[QuasiPolynomial] = []
-        for axis, extent in zip(order[1:], extents[1:], strict=True):
-            shape = self.layout.shape[axis]
-            if shape is None or extent is None or shape == extent:
-                continue
-            gap = extent - shape
-            if gap.is_affine and not counter.is_nonnegative(gap):
-                gaps.append(gap)
+        rows = [(self.layout.shape[a], e) for a, e in zip(order[1:], extents[1:], strict=True)]
+        gaps = [extent - shape for shape, extent in rows if shape and extent and shape != extent]
+        gaps = [gap for gap in gaps if gap.is_affine and not counter.is_nonnegative(gap)]
         if not gaps:
             return counter, frozenset()
         reasons = frozenset(f"rows do not overlap: {gap} >= 0 is assumed" for gap in gaps)
-        return counter.assuming(gaps), reasons
+        return counter.add_assumptions(gaps), reasons

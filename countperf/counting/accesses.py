@@ -1,24 +1,37 @@
 """Memory accesses: addresses, strides between work items, footprints, utilization.
 
-The *stride* of an access is the change of its flattened address, in elements, from one work item to
-the next along local axis 0. Its *utilization ratio* is the number of cells of the array that the
-kernel accesses in that direction, over the number of those cells each widened by the stride - 1
-cells after it (Stevens & Klöckner 2016, section 2.1: the gaps along axis 0 filled in).
+The *stride* of an access is the change of its flattened address, in elements, along local axis 0.
+Its *utilization ratio* is the number of cells that the kernel accesses in that direction, over the
+number of those cells each widened by the stride - 1 cells after it (Stevens & Klöckner 2016,
+section 2.1: the gaps along axis 0 filled in).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loopy.kernel.array import FixedStrideArrayDimTag, SeparateArrayArrayDimTag, VectorArrayDimTag
+import loopy as lp
+from loopy.kernel.array import (
+    ArrayBase,
+    FixedStrideArrayDimTag,
+    SeparateArrayArrayDimTag,
+    VectorArrayDimTag,
+)
+from loopy.preprocess import make_args_for_offsets_and_strides, make_arrays_for_sep_arrays
+from loopy.symbolic import WalkMapper, get_dependencies
+from pymbolic import parse
+from pymbolic.primitives import Variable
+from pytools.tag import Tag
 
-from countperf.counting.automatic import describe_assumed_order
+from countperf.counting.expression_types import text_of
 from countperf.counting.keys import MemoryAccess
-from countperf.errors import UnsupportedExpressionError
+from countperf.errors import CountingError, UnsupportedExpressionError
 from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import NotAffineError, exact_quotient
+from countperf.symbolic.affine import NotAffineError, exact_quotient, try_affine
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, QuasiPolynomial
@@ -28,7 +41,7 @@ _SEPARATE_ELEMENTS = 2**40
 """Assumed distance of separate arrays: beyond the end of any of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Layout(ShortRepr):
     """Layout of an array in memory."""
 
@@ -44,10 +57,7 @@ class Layout(ShortRepr):
         return all(s.is_constant for s in self.strides)
 
     def compact_order(self) -> tuple[int, ...] | None:
-        """Return the axes from slowest to fastest if each stride is the product of faster extents.
-
-        None if the layout has gaps or its strides cannot be compared.
-        """
+        """Return the axes, slowest first, if each stride is the product of faster extents."""
         remaining = [k for k in range(len(self.strides)) if k not in self.separate]
         order: list[int] = []
         expected: QuasiPolynomial | None = ONE
@@ -62,11 +72,7 @@ class Layout(ShortRepr):
         return tuple(order)
 
     def nest_axes(self) -> tuple[tuple[int, ...], tuple[QuasiPolynomial | None, ...]] | None:
-        """Return the axes from slowest to fastest, and how many elements each counts up to.
-
-        Of a compact layout these are its extents; rows may have padding, too, such as those of the
-        strides (lda, 1). None if the strides are no products of each other.
-        """
+        """Return the axes, slowest first, and how many elements with padding each counts up to."""
         order = self.compact_order()
         if order is not None:
             return order, tuple(self.shape[axis] for axis in order)
@@ -123,13 +129,10 @@ def layout_of(
                 f"{name}: axis {axis} is tagged {tag}; only strided axes, separate arrays and "
                 "vectors have a counting rule"
             )
-    shape: list[QuasiPolynomial | None] = []
     extents = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
-    for extent in extents:
-        try:
-            shape.append(None if extent is None else to_polynomial(extent))
-        except NotAffineError:
-            shape.append(None)
+    shape: list[QuasiPolynomial | None] = [
+        None if extent is None else try_affine(to_polynomial, extent) for extent in extents
+    ]
     number = 1
     for axis in reversed(separate):
         strides[axis] = strides[axis] * number
@@ -146,12 +149,7 @@ def layout_of(
     elif component_of and not vectors:
         strides = [stride * component_of for stride in strides] + [ONE]
         shape.append(QuasiPolynomial.constant(component_of))
-    return Layout(
-        strides=tuple(strides),
-        shape=tuple(shape),
-        separate=tuple(separate),
-        assumed=describe_assumed_order(array),
-    )
+    return Layout(tuple(strides), tuple(shape), tuple(separate), describe_assumed_order(array))
 
 
 def components_in_memory(width: int) -> int:
@@ -235,7 +233,7 @@ def step_along(
     return None if any(other in bounds for other in step.names()) else step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class UtilizationClass:
     """A class of accesses to global memory and where it applies."""
 
@@ -265,12 +263,7 @@ def utilization_classes(
                 continue
             where = undecided if is_decided else undecided | {fits}
             if not counter.is_empty(where, zeros):
-                name = f"{used}of{suffix}"
-                classes.append(
-                    UtilizationClass(
-                        name=name, nonnegative=where, zero=zeros, approximations=approximations
-                    )
-                )
+                classes.append(UtilizationClass(f"{used}of{suffix}", where, zeros, approximations))
             if is_decided:
                 break
             undecided = undecided | {-fits - 1}
@@ -291,3 +284,226 @@ def _parts_of(stride: int | None) -> tuple[int, str]:
     if stride is not None and stride <= 4:
         return stride, str(stride)
     return 4, "n"
+
+
+# --- Accesses as they are written in instructions
+
+Conditions = tuple[tuple[Any, bool], ...]
+"""Expressions that must hold, or must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayAccess:
+    """An access to an array, as it is written in a preprocessed kernel."""
+
+    array: str
+    direction: str  # ``load`` or ``store``
+    index: tuple[Any, ...]  # one for each axis
+    is_flat: bool  # whether `index` is one subscript of the memory instead, without the offset
+    instruction: str  # its id
+    within: frozenset[str]  # loop variables around it
+    conditions: Conditions  # what must hold where it is executed, or must not
+
+    @property
+    def text(self) -> str:
+        """The access in words: ``store b[i]``."""
+        return f"{self.direction} {self.array}[{', '.join(map(text_of, self.index))}]"
+
+    def has_axes_of(self, shape: Sequence[int]) -> bool:
+        """Return whether it has a subscript for each axis of a shape."""
+        return not self.is_flat and len(self.index) == len(shape)
+
+
+def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
+    """Return the accesses of a preprocessed kernel, those of equal text once."""
+    accesses: dict[ArrayAccess, None] = {}
+    for instruction in kernel.instructions:
+        try:
+            _Accesses(instruction, accesses).collect()
+        except CountingError:
+            if opaque is not None:
+                opaque |= set(instruction.dependency_names())
+    return list(accesses)
+
+
+class SideWalker(WalkMapper[[]]):
+    """Walks through expressions, and knows the conditions under which each part is evaluated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: Conditions = ()
+
+    def map_if(self, expr: Any) -> None:
+        """Go through both sides with the condition, or its opposite."""
+        self.rec(expr.condition)
+        outer = self.conditions
+        for side, holds in ((expr.then, True), (expr.else_, False)):
+            self.conditions = (*outer, (expr.condition, holds))
+            self.rec(side)
+        self.conditions = outer
+
+
+class _Accesses(SideWalker):
+    """Collects the accesses of an instruction, each with the conditions around it."""
+
+    def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
+        super().__init__()
+        self._instruction = instruction
+        self._accesses = accesses
+        self._targets: tuple[Any, ...] = ()
+
+    def collect(self) -> None:
+        """Walk through predicates, subscripts, the right-hand side and the stores."""
+        instruction = self._instruction
+        predicates = sorted(instruction.predicates, key=str)
+        self.rec(tuple(predicates))
+        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
+            return
+        if not isinstance(instruction, lp.MultiAssignmentBase):
+            raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
+        self.conditions = tuple((test, True) for test in predicates)
+        self.rec(instruction.expression)
+        self._targets = instruction.assignees
+        self.rec(self._targets)
+
+    def _note(self, expr: Any, array: str, index: tuple[Any, ...], *, is_flat: bool) -> None:
+        direction = "store" if any(expr is target for target in self._targets) else "load"
+        place = (self._instruction.id, self._instruction.within_inames, self.conditions)
+        self._accesses[ArrayAccess(array, direction, index, is_flat, *place)] = None
+        self.rec(index)
+
+    def map_subscript(self, expr: Any) -> None:
+        self._note(expr, expr.aggregate.name, expr.index_tuple, is_flat=False)
+
+    def map_linear_subscript(self, expr: Any) -> None:
+        self._note(expr, expr.aggregate.name, (expr.index,), is_flat=True)
+
+    def map_variable(self, expr: Any) -> None:
+        self._note(expr, expr.name, (), is_flat=False)
+
+    def map_sub_array_ref(self, expr: Any) -> None:
+        """Refuse: what is passed to a function that is not inlined cannot be followed."""
+        raise CountingError(f"{expr} is passed to a function")
+
+
+# --- Arguments that Loopy adds for automatic offsets and strides, 0 and C order by default
+
+
+def offset_of(array: Any) -> Any:
+    """Return the offset of an array as an expression; an automatic one without argument is 0."""
+    offset = getattr(array, "offset", None)
+    if offset is None or isinstance(offset, type):
+        return 0
+    return parse(offset) if isinstance(offset, str) else offset
+
+
+def offset_parameters(kernel: Any) -> frozenset[str]:
+    """Return the arguments of a kernel that occur in offsets of arrays and nowhere else."""
+    arrays = [arg for arg in kernel.args if isinstance(arg, ArrayBase)]
+    names = _names(offset_of(array) for array in arrays)
+    if not names:
+        return frozenset()
+    names &= {arg.name for arg in kernel.args if not isinstance(arg, ArrayBase)}
+    used = names_in_layouts([*arrays, *kernel.temporary_variables.values()])
+    used |= _names(rule.expression for rule in kernel.substitutions.values())
+    used |= kernel.all_params().union(*(i.dependency_names() for i in kernel.instructions))
+    return frozenset(names - used)
+
+
+def names_in_layouts(arrays: Iterable[Any]) -> set[str]:
+    """Return the names in shapes and strides of arrays."""
+    names: set[str] = set()
+    for array in arrays:
+        names |= _names(array.shape if isinstance(array.shape, tuple) else ())
+        names |= _names(getattr(tag, "stride", None) for tag in array.dim_tags or ())
+    return names
+
+
+def _names(expressions: Iterable[Any]) -> set[str]:
+    known = (e for e in expressions if e is not None and not isinstance(e, type))
+    return set[str]().union(*map(get_dependencies, known))
+
+
+def with_arguments(kernel: Any) -> Any:
+    """Return a kernel with the arguments that Loopy adds for split arrays, offsets and strides."""
+    if kernel.state >= lp.KernelState.PREPROCESSED:
+        return kernel
+    return make_args_for_offsets_and_strides(make_arrays_for_sep_arrays(kernel))
+
+
+def automatic_strides(array: Any) -> dict[str, int]:
+    """Return the arguments that Loopy added for strides of an array: name, and axis."""
+    strides = [getattr(tag, "stride", None) for tag in array.dim_tags or ()]
+    return {
+        stride.name: axis
+        for axis, stride in enumerate(strides)
+        if isinstance(stride, Variable)
+        and re.fullmatch(rf"{re.escape(array.name)}_stride{axis}(?:_\d+)?", stride.name)
+    }
+
+
+def default_values(
+    kernel: Any, to_polynomial: Callable[[Any], QuasiPolynomial]
+) -> Mapping[str, QuasiPolynomial]:
+    """Return what arguments are unless the caller says otherwise, in terms of the others."""
+    defaults = dict.fromkeys(sorted(offset_parameters(kernel)), ZERO)
+    for array in kernel.args:
+        if not isinstance(array, ArrayBase):
+            continue
+        names = automatic_strides(array)
+        if not names or not isinstance(array.shape, tuple) or len(names) < len(array.shape):
+            continue
+        step = ONE
+        strides: dict[str, QuasiPolynomial] = {}
+        with suppress(NotAffineError):
+            for name, axis in sorted(names.items(), key=lambda item: -item[1]):
+                strides[name] = step
+                if axis:
+                    step = step * to_polynomial(array.shape[axis])
+            defaults |= strides
+    return defaults
+
+
+@dataclass(frozen=True)
+class AssumedOrder(Tag):
+    """Marks an array whose automatic strides were replaced by those of C order."""
+
+    module: str = __name__  # for the keys of Loopy's cache on disk, which keeps it pickled
+
+
+def with_strides(kernel: Any) -> Any:
+    """Return a kernel whose arrays have no automatic strides left where the shape is known."""
+    arguments = [_set_strides(argument) for argument in kernel.args]
+    if all(new is old for new, old in zip(arguments, kernel.args, strict=True)):
+        return kernel
+    return kernel.copy(args=arguments)
+
+
+def _set_strides(array: Any) -> Any:
+    if not isinstance(array, ArrayBase) or not array.dim_tags or not isinstance(array.shape, tuple):
+        return array
+    shape: Any = array.shape
+    if any(extent is None or extent is lp.auto for extent in shape):
+        return array
+    strided = [n for n, tag in enumerate(array.dim_tags) if hasattr(tag, "stride")]
+    open_axes = [axis for axis in strided if array.dim_tags[axis].stride is lp.auto]
+    if not open_axes or len(open_axes) < len(strided):
+        return array
+    tags = list(array.dim_tags)
+    stride: Any = 1
+    for axis in reversed(open_axes):
+        tags[axis] = tags[axis].copy(stride=stride)
+        stride = stride * shape[axis]
+    return array.copy(dim_tags=tuple(tags)).tagged(AssumedOrder())
+
+
+def describe_assumed_order(array: Any) -> str:
+    """Return what is assumed of the strides of an array, in words; empty if they are its own."""
+    if not getattr(array, "tags_of_type", None) or not array.tags_of_type(AssumedOrder):
+        return ""
+    are_apart = (isinstance(tag, SeparateArrayArrayDimTag) for tag in array.dim_tags)
+    tags = ",".join("sep" if is_apart else "C" for is_apart in are_apart)
+    return (
+        f"C order is assumed of '{array.name}', whose strides are automatic; loopy.tag_array_axes("
+        f"t_unit, '{array.name}', '{tags}') states it"
+    )

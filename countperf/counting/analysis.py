@@ -8,36 +8,39 @@ both); ``subgroups.32.launched`` and the like what sub-groups of 32 work items e
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
     lines_moved,
+    list_touched_addresses,
     transactions,
 )
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
+from countperf.counting.access_classes import unite_accessed_cells
 from countperf.counting.accesses import Address
-from countperf.counting.counts import DISTINCT, SUB_GROUPS
 from countperf.counting.preparation import PreparedKernel
 from countperf.counting.program_analysis import ProgramAnalysis, analyze_program
 from countperf.counting.programs import KernelProgram, kernel_programs, sub_group_work
 from countperf.counting.scopes import Known
 from countperf.counting.size_parameters import SizeParameters, require_sizes
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import DISTINCT, SUB_GROUPS, PropertyVector
 from countperf.errors import CountingError
 from countperf.sizes import checks_keywords
-from countperf.symbolic import isl_sets
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import Column, FieldsAlone, Printed, Result, ShortRepr, plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class KernelAnalysis(ShortRepr, Result):
     """Structure of a kernel, as `analyze_kernel` returns it."""
 
@@ -57,12 +60,8 @@ class KernelAnalysis(ShortRepr, Result):
     def lay_out(self, parameters: Mapping[str, Any] | None = None) -> Printed:
         """Give the structure of a kernel, with values where parameters are given."""
         values = None if parameters is None else self.sizes.checked(parameters)
-        facts = {
-            "kernel": self.kernel,
-            "assumptions": self.sizes.assumptions,
-            "parameters": values,
-            "is_estimate": self.is_estimate,
-        }
+        facts = {"kernel": self.kernel, "assumptions": self.sizes.assumptions}
+        facts |= {"parameters": values, "is_estimate": self.is_estimate}
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
         head += [f"estimate: statistics of {self.is_estimate} enter"] if self.is_estimate else []
         number = "count" if values is None else "value"
@@ -79,13 +78,8 @@ class KernelAnalysis(ShortRepr, Result):
 def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) -> KernelAnalysis:
     """Analyze the structure of a Loopy kernel.
 
-    It has one entry point; statistics say what data decides, as for `countperf.count_kernel`. The
-    result is symbolic in the size parameters.
-
-    Raises
-    ------
-    CountingError
-        The kernel cannot be counted.
+    Statistics say what data decides, as for `countperf.count_kernel`; what cannot be counted raises
+    `CountingError`.
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
     with prepared.counting():
@@ -97,78 +91,56 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
         counts[f"the launches of {program.name}"] = program.launches
         counts |= {f"the executions of {i.id}": i.executions for i in program.instructions}
     require_sizes(prepared.kernel.name, prepared.domains.sizes, counts)
-    return KernelAnalysis(
-        kernel=prepared.kernel.name,
-        is_estimate=", ".join(sorted(prepared.statistics.numbers)),
-        sizes=prepared.sizes,
-        programs=programs,
-        accesses=accesses,
-    )
+    is_estimate = ", ".join(sorted(prepared.statistics.numbers))
+    return KernelAnalysis(prepared.kernel.name, is_estimate, prepared.sizes, programs, accesses)
 
 
-# --- Cells of an array that a kernel accesses, each counted once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Footprint(ShortRepr):
     """The cells of an array that a kernel loads, or stores."""
 
     array: str
     direction: str
-    element_bytes: int  # size of an element
-    cells: Known  # distinct elements; of a local array those of one group's copy
+    cells: Known  # distinct elements
     members: tuple[AccessAnalysis, ...] = field(repr=False, compare=False)
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
-        """Return the distinct elements at parameters, if there is a formula."""
+        """Return the distinct elements at parameters; where no formula is known, by enumeration."""
         values = self.members[0].sizes.checked(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
+        touched: list[NDArray[np.int64]] = []
         for access in self.members:
             if access.address is None or access.is_estimate:
                 why = access.is_estimate or "data, from which its address is read,"
                 raise CountingError(
                     f"{access.label}: {why} decides what is accessed, so that no footprint is known"
                 )
-        raise CountingError(
-            f"{self.members[0].label}: what the kernel accesses of this array has no formula, so"
-            f" that distinct.{self.direction} is not known; leave it out of the model"
-        )
+            touched.append(list_touched_addresses(access.scope, access.address, values))
+        return len(np.unique(np.concatenate(touched)))
 
 
-def footprints_of(
-    accesses: Iterable[AccessAnalysis], address_space: str = "global"
-) -> tuple[Footprint, ...]:
-    """Find what is loaded of each array, and what is stored."""
-    members: dict[tuple[str, str], list[AccessAnalysis]] = {}
+def footprints_of(accesses: Iterable[AccessAnalysis]) -> tuple[Footprint, ...]:
+    """Find what is loaded of each array in global memory, and what is stored."""
+    members: defaultdict[tuple[str, str], list[AccessAnalysis]] = defaultdict(list)
     for access in accesses:
-        if access.access.address_space == address_space:
-            members.setdefault((access.access.array, access.access.direction), []).append(access)
-    return tuple(
-        Footprint(
-            array=array,
-            direction=direction,
-            element_bytes=some[0].access.bits // 8,
-            cells=_cells(some),
-            members=tuple(some),
-        )
-        for (array, direction), some in members.items()
-    )
+        if access.access.address_space == "global":
+            members[access.access.array, access.access.direction].append(access)
+    return tuple(Footprint(*key, _count_cells(some), tuple(some)) for key, some in members.items())
 
 
-def _cells(members: Sequence[AccessAnalysis]) -> Known:
+def _count_cells(members: Sequence[AccessAnalysis]) -> Known:
     first, domains = members[0], members[0].scope.domains
     layout = domains.layout_of(first.access)
-    what = f"kernel '{first.sizes.kernel}': the footprint of array '{first.access.array}'"
+    what = f"the footprint of array '{first.access.array}'"
     is_mixed = any(access.access.component_of != first.access.component_of for access in members)
     if is_mixed or any(access.index is None or access.is_estimate for access in members):
         return None
     scopes = dict.fromkeys((a.index, a.scope.within, a.scope.cases) for a in members)
-    is_flat = layout.is_numeric and layout.compact_order() is None
 
     def tell_apart(address: Address) -> tuple[QuasiPolynomial, ...]:
         """Return what tells the cells of an array apart: subscripts, or the offset itself."""
-        if is_flat:
+        if layout.is_numeric and layout.compact_order() is None:
             return (address.flat,)
         if address.is_flattened:
             if len(layout.strides) > 1:
@@ -177,7 +149,7 @@ def _cells(members: Sequence[AccessAnalysis]) -> Known:
         subscripts = zip(address.index, layout.strides, strict=True)
         return tuple(part for part, stride in subscripts if stride)
 
-    with suppress(CountingError), isl_sets.limit_operations(FOOTPRINT_OPERATIONS, what):
+    with suppress(CountingError), domains.limit(what):
         accessed = ((tell_apart(i), w, c) for i, w, c in scopes if i is not None)
         return domains.counter.count(unite_accessed_cells(accessed, domains))
     return None
@@ -189,7 +161,8 @@ def distinct_bytes(
     """Return the distinct bytes that a kernel loads, and those that it stores."""
     sizes = {"load": 0, "store": 0}
     for footprint in footprints:
-        sizes[footprint.direction] += footprint.cells_at(parameters) * footprint.element_bytes
+        element_bytes = footprint.members[0].access.bits // 8
+        sizes[footprint.direction] += footprint.cells_at(parameters) * element_bytes
     return sizes
 
 
@@ -238,9 +211,6 @@ def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     except CountingError as error:
         return f"transactions unknown ({error})"
     return f"{moved.total} transactions of 32 bytes"
-
-
-# --- Counts at sizes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,13 +9,12 @@ import threading
 from collections import ChainMap, defaultdict
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from loopy.tools import LoopyKeyBuilder
 
 from countperf.counting.access_classes import AccessCount, Footprints, Occurrence
-from countperf.counting.counts import Count, granularity_of
 from countperf.counting.execution.sites import count_execution
 from countperf.counting.frontend.loopy_patches import forget_kernels
 from countperf.counting.frontend.producers import translation_unit
@@ -31,11 +30,10 @@ from countperf.counting.size_parameters import require_sizes, size_ranges
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.structure.site_keys import name_of
 from countperf.counting.taxonomy import VIEWS, View, validate_name
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import Count, PropertyVector, granularity_of
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from countperf.sizes import checks_keywords
-from countperf.symbolic.cardinality import Counter
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
 _COUNTED_BETWEEN = 64
@@ -56,11 +54,7 @@ def forget() -> None:
 
 
 class _KeyBuilder(LoopyKeyBuilder):
-    """Loopy's, exact fractions, which statistics may be, and fields of structured types.
-
-    Loopy's own names all vectors and structures of one size alike, and warns of NaN, which
-    statistics are refused for later.
-    """
+    """Loopy's, with exact fractions, NaN without a warning, and fields of structured types."""
 
     def update_for_float(self, key_hash: Any, key: Any) -> None:
         key_hash.update(repr(key).encode())
@@ -155,7 +149,7 @@ def count_kernel(
         prepared = PreparedKernel(t_unit, **preparing)
         executed = count_execution(prepared, caches=stated) if stated else None
         emitted = count_loopy_kernel(prepared, view="compiled" if view == "compiled" else "source")
-        counts = sort_by_taxonomy(emitted)
+        counts = emitted.by_property()
         if executed is not None:
             for part, quantity in executed.counts.items():
                 counts[name_of(part)] = _make_count(name_of(part), quantity, executed.reasons)
@@ -204,137 +198,112 @@ def _check_supplied_name(instruction_id: str, name: str) -> None:
         )
 
 
-def sort_by_taxonomy(counts: Counts) -> dict[str, Count]:
-    """Sort the counts of a kernel into properties."""
-    parts: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-    reasons: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
-
-    def add(name: str, quantity: PiecewiseQuasiPolynomial, why: frozenset[str]) -> None:
-        parts[name].append(quantity)
-        if quantity:
-            reasons[name] |= why
-
-    for key, quantity in counts.operations.items():
-        name = key if isinstance(key, str) else key.name
-        add(name, quantity, counts.reasons.get(key, frozenset()))
-    for item in counts.accesses:
-        access = item.access
-        if access.address_space == "local":
-            add(f"lmem.{access.direction}.{access.bits}", item.executions, item.reasons)
-        for kind in item.classes:
-            where = item.executions.restrict_to(kind.nonnegative, kind.zero)
-            name = f"gmem.{access.direction}.{access.bits}.{kind.name}"
-            add(name, where.mark_as_bound(kind.approximations), item.reasons)
-    quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
-    for name in list(quantities):  # the smaller of loads and stores of each class
-        other, smaller = (name.replace("gmem.load.", f"gmem.{way}.") for way in ("store", "min"))
-        if name.startswith("gmem.load.") and other in quantities:
-            quantities[smaller] = counts.counter.minimum(quantities[name], quantities[other])
-            reasons[smaller] |= reasons[name] | reasons[other]
-    return {
-        name: _make_count(name, quantity, reasons[name] | quantity.approximations)
-        for name, quantity in quantities.items()
-    }
-
-
-@dataclass(slots=True)
 class Counts:
     """Everything that is counted in one kernel, symbolic in its parameters."""
 
-    kernel: str
-    parameters: tuple[str, ...]  # size parameters, sorted
-    counter: Counter  # what counts them; proves signs under the assumptions
-    # operations of all work items; by property name what the caller says of instructions, and
-    # barriers times the work items that wait at them, work groups of all launches, and launches
-    operations: dict[Operation | str, PiecewiseQuasiPolynomial] = field(default_factory=dict)
-    accesses: tuple[AccessCount, ...] = ()  # memory accesses of all work items
-    # why counts of operations and of accesses in loops are not exact; those that are missing are
-    reasons: dict[Any, frozenset[str]] = field(default_factory=dict)
-
-    def note(self, key: Any, reasons: frozenset[str]) -> None:
-        """Add reasons why a count is not exact."""
-        if reasons:
-            self.reasons[key] = self.reasons.get(key, frozenset()) | reasons
-
-
-_Where = tuple[MemoryAccess, frozenset[str]]
-"""An access, and the loops around it."""
-
-
-class _Parts:
-    """Parts of counts, by what is executed."""
-
-    def __init__(self) -> None:
-        self.operations: defaultdict[Operation | str, list[PiecewiseQuasiPolynomial]]
-        self.operations = defaultdict(list)
-        self.accesses: defaultdict[_Where, list[Occurrence]] = defaultdict(list)
+    def __init__(self, prepared: PreparedKernel) -> None:
+        self.kernel, self.parameters = prepared.kernel.name, prepared.parameters
+        self.counter = prepared.domains.counter
+        # operations of all work items; by property name what the caller says of instructions, and
+        # barriers times the work items that wait at them, work groups of all launches, and launches
+        self.parts: defaultdict[Operation | str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        # accesses of all work items, by the loops around them
+        self.occurrences: defaultdict[tuple[MemoryAccess, frozenset[str]], list[Occurrence]]
+        self.occurrences = defaultdict(list)
+        self.accesses: tuple[AccessCount, ...] = ()
+        # arrays that instructions without a counting rule access, with the direction
         self.opaque: dict[tuple[str, str], str] = {}
+        # why counts of operations and of accesses in loops are not exact; empty if they are
+        self.reasons: defaultdict[Any, frozenset[str]] = defaultdict(frozenset)
+
+    @cached_property
+    def operations(self) -> dict[Operation | str, PiecewiseQuasiPolynomial]:
+        """Sums of the parts."""
+        return {key: PiecewiseQuasiPolynomial.sum(some) for key, some in self.parts.items()}
+
+    def add_launches(self, launch: Launch, prepared: PreparedKernel) -> None:
+        """Count launches, work groups and barriers of a device program."""
+        program, given = launch.program, prepared.statistics
+        given.used.clear()
+        groups = launch.grid.work_groups * launch.number
+        for name, number in (("launches", launch.number), ("groups", groups)):
+            self.parts[name].append(number)
+            self.reasons[name] |= given.reasons(program.launch_loops)
+        self.parts["barrier.local"].append(launch.barriers)
+        for barrier in program.barriers:
+            self.reasons["barrier.local"] |= given.reasons(barrier.within | program.launch_loops)
+        if program is prepared.schedule.programs[-1]:
+            items = launch.grid.work_groups * ONE_COUNT.scale(launch.grid.group_size)
+            for within in prepared.schedule.global_barriers:
+                passes = launch.domains.executions(within, (), NOWHERE)
+                self.parts["barrier.global"].append(passes * items)
+                self.reasons["barrier.global"] |= given.reasons(within | program.launch_loops)
+
+    def add_program(self, launch: Launch, tally: KernelTally) -> None:
+        """Count what a device program executes."""
+        # what instructions have in common is multiplied with its executions once
+        numbers: defaultdict[tuple[frozenset[str], Conditions], dict[Any, Any]] = defaultdict(dict)
+        for instruction in tally.instructions(launch):
+            within, loopy = instruction.scope.within, instruction.loopy
+            if instruction.is_supplied:
+                self.opaque |= {(name, "load"): loopy.id for name in loopy.read_dependency_names()}
+                written = loopy.write_dependency_names()
+                self.opaque |= {(name, "store"): loopy.id for name in written}
+            for part in instruction.parts:
+                key, here = part.key, numbers[within, part.conditions]
+                here[key] = here.get(key, 0) + part.times
+                where = (key, within) if isinstance(key, MemoryAccess) else key
+                self.reasons[where] |= instruction.reasons
+        for (within, cases), occurring in numbers.items():
+            executions = launch.domains.executions(within, cases, launch.grid)
+            for key, number in occurring.items():
+                executed = executions.scale(number)
+                if isinstance(key, MemoryAccess):
+                    occurrence = Occurrence(executed, cases, launch.grid, number)
+                    self.occurrences[key, within].append(occurrence)
+                else:
+                    self.parts[key].append(executed)
+
+    def by_property(self) -> dict[str, Count]:
+        """Sort the counts into properties."""
+        parts: defaultdict[str, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
+        reasons: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+
+        def add(name: str, quantity: PiecewiseQuasiPolynomial, why: frozenset[str]) -> None:
+            parts[name].append(quantity)
+            if quantity:
+                reasons[name] |= why
+
+        for key, quantity in self.operations.items():
+            add(key if isinstance(key, str) else key.name, quantity, self.reasons[key])
+        for item in self.accesses:
+            access = item.access
+            if access.address_space == "local":
+                add(f"lmem.{access.direction}.{access.bits}", item.executions, item.reasons)
+            for kind in item.classes:
+                where = item.executions.restrict_to(kind.nonnegative, kind.zero)
+                name = f"gmem.{access.direction}.{access.bits}.{kind.name}"
+                add(name, where.mark_as_bound(kind.approximations), item.reasons)
+        quantities = {name: PiecewiseQuasiPolynomial.sum(some) for name, some in parts.items()}
+        for name in list(quantities):  # the smaller of loads and stores of each class
+            other, smaller = (name.replace("gmem.load.", f"gmem.{w}.") for w in ("store", "min"))
+            if name.startswith("gmem.load.") and other in quantities:
+                quantities[smaller] = self.counter.minimum(quantities[name], quantities[other])
+                reasons[smaller] |= reasons[name] | reasons[other]
+        return {
+            name: _make_count(name, quantity, reasons[name] | quantity.approximations)
+            for name, quantity in quantities.items()
+        }
 
 
 def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: Any) -> Counts:
-    """Count a translation unit, or a kernel that is prepared already, exactly.
-
-    With `options` a unit is prepared; all are those of `countperf.count_kernel`.
-    """
+    """Count a unit, prepared with options of `countperf.count_kernel`, or a prepared kernel."""
     prepared = PreparedKernel.of(kernel, **options)
     with prepared.counting():
-        domains, parts = prepared.domains, _Parts()
-        counts = Counts(prepared.kernel.name, prepared.parameters, domains.counter)
+        counts = Counts(prepared)
         for launch in prepared.launches():
-            _count_program(launch, prepared.tally(view), counts, parts)
-            _count_launches(launch, prepared, counts, parts)
-        counts.operations = {
-            k: PiecewiseQuasiPolynomial.sum(v) for k, v in parts.operations.items()
-        }
-        footprints = Footprints(domains, parts.accesses, parts.opaque)
+            counts.add_program(launch, prepared.tally(view))
+            counts.add_launches(launch, prepared)
+        footprints = Footprints(prepared.domains, counts.occurrences, counts.opaque)
         counts.accesses = tuple(footprints.count_accesses(counts.reasons))
     return counts
-
-
-def _count_launches(
-    launch: Launch, prepared: PreparedKernel, counts: Counts, parts: _Parts
-) -> None:
-    """Count launches, work groups and barriers of a device program."""
-    program, given, domains = launch.program, prepared.statistics, prepared.domains
-    given.used.clear()
-    for name, number in (("launches", launch.number), ("groups", launch.groups)):
-        parts.operations[name].append(number)
-        counts.note(name, given.reasons(program.launch_loops))
-    parts.operations["barrier.local"].append(launch.barriers)
-    for barrier in program.barriers:
-        counts.note("barrier.local", given.reasons(barrier.within | program.launch_loops))
-    if program is prepared.schedule.programs[-1]:
-        items = launch.grid.work_groups * one_count().scale(launch.grid.group_size)
-        for within_loops in prepared.schedule.global_barriers:
-            passes = domains.executions(within_loops, (), NOWHERE)
-            parts.operations["barrier.global"].append(passes * items)
-            counts.note("barrier.global", given.reasons(within_loops | program.launch_loops))
-
-
-def _count_program(launch: Launch, tally: KernelTally, counts: Counts, parts: _Parts) -> None:
-    # what instructions have in common is multiplied with its executions once
-    numbers: dict[tuple[frozenset[str], Conditions], dict[Any, Any]] = {}
-    for instruction in tally.instructions(launch):
-        within = instruction.scope.within
-        if instruction.is_supplied:
-            name = instruction.loopy.id
-            for way, touched in (
-                ("load", instruction.loopy.read_dependency_names()),
-                ("store", instruction.loopy.write_dependency_names()),
-            ):
-                parts.opaque |= {(array, way): name for array in touched}
-        for part in instruction.parts:
-            key = part.key
-            here = numbers.setdefault((within, part.conditions), {})
-            here[key] = here.get(key, 0) + part.times
-            where = (key, within) if isinstance(key, MemoryAccess) else key
-            counts.note(where, instruction.reasons)
-    for (within, cases), occurring in numbers.items():
-        executions = launch.domains.executions(within, cases, launch.grid)
-        for key, number in occurring.items():
-            executed = executions.scale(number)
-            if isinstance(key, MemoryAccess):
-                occurrence = Occurrence(executed, cases, launch.grid, number)
-                parts.accesses[key, within].append(occurrence)
-            else:
-                parts.operations[key].append(executed)

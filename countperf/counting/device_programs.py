@@ -28,9 +28,8 @@ class Loop:
     iname: str  # its loop variable
     body: list[Item] = field(default_factory=list["Item"])  # what it repeats, in order
     has_barrier: bool = False  # whether the items of a group wait for each other in it
-    # found by `positions_of`: whether its iterations are emitted one after the other, without a
-    # loop; the variables that instructions in it assign; how variables are subscripted in it, and
-    # which instructions have a variable in them
+    # found by `positions_of`: whether its iterations are emitted one after the other; what is
+    # assigned in it; how variables are subscripted in it; which instructions have one in them
     is_unrolled: bool = False
     written: set[str] = field(default_factory=set[str])
     subscripts: Subscripts = field(default_factory=dict)
@@ -67,17 +66,16 @@ def ids_in(items: Sequence[Item]) -> list[str]:
     return [leaf for leaf, _ in leaves_in(items) if isinstance(leaf, str)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LocalBarrier:
     """A place that the items of a group come to together."""
 
     within: frozenset[str]  # loops around it inside the device program, and those around the launch
-    # instructions in the outermost of those loops inside the device program: groups that execute
-    # none of them skip the loop
+    # instructions in the outermost of those inside; groups that execute none of them skip it
     neighbors: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RegionOutline:
     """A barrier region as it stands in the schedule."""
 
@@ -114,14 +112,10 @@ class DeviceProgram:
     @property
     def barriers(self) -> tuple[LocalBarrier, ...]:
         """Its local barriers, in order."""
-        return tuple(
-            LocalBarrier(
-                within=self.launch_loops.union(loop.iname for loop in around),
-                neighbors=frozenset(ids_in(around[0].body) if around else ()),
-            )
-            for leaf, around in leaves_in(self.body)
-            if isinstance(leaf, Wait)
-        )
+        nests = [around for leaf, around in leaves_in(self.body) if isinstance(leaf, Wait)]
+        loops = [self.launch_loops.union(loop.iname for loop in around) for around in nests]
+        inside = [frozenset(ids_in(around[0].body) if around else ()) for around in nests]
+        return tuple(map(LocalBarrier, loops, inside))
 
     def regions(self) -> tuple[RegionOutline, ...]:
         """Return its barrier regions, those without instructions left out."""
@@ -131,8 +125,7 @@ class DeviceProgram:
             outer = (*self.host_loops, *(loop for loop in nest if loop.has_barrier))
             if isinstance(leaf, Wait) or outer != around:
                 if loops:
-                    outline = RegionOutline(index=len(outlines), around=around, loops=loops)
-                    outlines.append(outline)
+                    outlines.append(RegionOutline(len(outlines), around, loops))
                 around, loops = outer, {}
             if isinstance(leaf, str):
                 loops[leaf] = tuple(loop for loop in nest if not loop.has_barrier)
@@ -187,7 +180,7 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
 _UNROLLED = (UnrollTag, UnrolledIlpTag, VectorizeTag)
 
 
-class Event(NamedTuple):
+class ProgramEvent(NamedTuple):
     """A step of a program: it enters a loop (or begins), leaves one, or has waited in one."""
 
     kind: Literal["enter", "leave", "wait"]
@@ -199,7 +192,7 @@ class Position:
     """Position of an instruction among the loops."""
 
     # what happened between the previous instruction that does something and this one
-    events: tuple[Event, ...]
+    events: tuple[ProgramEvent, ...]
     # the device program and the loops around the instruction, from the outside in
     regions: tuple[Loop, ...]
 
@@ -226,18 +219,18 @@ class _Subscripts(WalkMapper[[]]):
 def positions_of(kernel: Any) -> dict[str, Position]:
     """Return where each instruction of a linearized kernel stands in its device program."""
     positions: dict[str, Position] = {}
-    events: list[Event] = []
+    events: list[ProgramEvent] = []
 
     def walk(region: Loop, around: tuple[Loop, ...]) -> None:
-        events.append(Event("enter", region))
+        events.append(ProgramEvent("enter", region))
         around = (*around, region)
         for item in region.body:
             if isinstance(item, Loop):
                 item.is_unrolled = bool(kernel.iname_tags_of_type(item.iname, _UNROLLED))
                 walk(item, around)
-                events.append(Event("leave", item))
+                events.append(ProgramEvent("leave", item))
             elif isinstance(item, Wait):
-                events.append(Event("wait", region))
+                events.append(ProgramEvent("wait", region))
             else:
                 instruction = kernel.id_to_insn[item]
                 if not isinstance(instruction, BarrierInstruction | NoOpInstruction):
@@ -264,8 +257,7 @@ def written_by(kernel: Any, instruction: Any) -> frozenset[str]:
 def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
     mapper = _Subscripts()
     if isinstance(instruction, Assignment | CallInstruction):
-        for part in (*instruction.assignees, instruction.expression, *instruction.predicates):
-            mapper(part)
+        mapper((*instruction.assignees, instruction.expression, *instruction.predicates))
     else:  # accesses that are not to be seen: no two are the same
         for name in instruction.dependency_names():
             mapper.subscripts[name] = {(instruction.id,), ()}
@@ -277,9 +269,8 @@ def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
 
 
 # --- Values that a device program has computed or loaded, and where they can be used again
-# Values are numbered: two expressions have one number only if they always have the same value. What
-# a value depends on is kept by version, which changes with every assignment that may reach it.
-
+# Two expressions have one number only if they always have the same value. What a value depends on
+# is kept by version, which changes with every assignment that may reach it.
 
 Guard = Hashable
 """A condition: a case on the loop variables, or a test of data with the versions it reads."""
@@ -299,20 +290,14 @@ class Point:
         """All conditions."""
         return frozenset[Guard](self.cases) | self.tests
 
+    def is_behind(self, provider: _Provider) -> bool:
+        """Return whether a value was computed before, in the same loops, where this is reached."""
+        region, within, guards = provider
+        return region in self.regions and within <= self.within and guards <= self.guards
 
-@dataclass(frozen=True, slots=True)
-class _Provider:
-    region: Loop
-    within: frozenset[str]
-    guards: frozenset[Guard]
 
-    def reaches(self, point: Point) -> bool:
-        """Return whether the value was computed in the same loops, before the given point."""
-        return (
-            self.region in point.regions
-            and self.within <= point.within
-            and self.guards <= point.guards
-        )
+_Provider = tuple[Loop, frozenset[str], frozenset[Guard]]
+"""The loop in which a value is known, all loops around where it was computed, and conditions."""
 
 
 @dataclass(slots=True)
@@ -328,12 +313,10 @@ class Values:
 
     def number(self, key: Hashable, names: frozenset[str] = frozenset()) -> int:
         """Return the number of a value, given what it is and the names that it depends on."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = len(self._names)
-            self._numbers[key] = number
+        if key not in self._numbers:
+            self._numbers[key] = len(self._names)
             self._names.append(names)
-        return number
+        return self._numbers[key]
 
     def names(self, *values: int) -> frozenset[str]:
         """Return the loop variables, sizes and other variables that values depend on."""
@@ -354,21 +337,19 @@ class Values:
 
     def provide(self, value: int, region: Loop, point: Point) -> None:
         """Remember that a value is there from now on, until a loop is left."""
-        provider = _Provider(region, point.within, point.guards)
-        self._providers.setdefault(value, []).append(provider)
+        self._providers.setdefault(value, []).append((region, point.within, point.guards))
 
     def is_there(self, value: int, point: Point) -> bool:
         """Return whether a value was computed or loaded wherever the point is reached."""
-        return any(p.reaches(point) for p in self._providers.get(value, ()))
+        return any(map(point.is_behind, self._providers.get(value, ())))
 
     def name_scalar(self, name: str, value: int, region: Loop, point: Point) -> None:
         """Remember what a private scalar was assigned."""
-        key = (name, self.version(name))
-        self._scalars[key] = value, _Provider(region, point.within, point.guards)
+        self._scalars[name, self.version(name)] = value, (region, point.within, point.guards)
 
     def scalar(self, name: str, point: Point) -> int:
         """Return the value of a variable that is no memory."""
         known = self._scalars.get((name, self.version(name)))
-        if known is not None and known[1].reaches(point):
+        if known is not None and point.is_behind(known[1]):
             return known[0]
         return self.number(("variable", name, self.version(name)), frozenset([name]))

@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import loopy as lp
 from loopy import ValueArg
-from loopy.kernel.data import GroupInameTag, LocalInameTag
+from loopy.kernel.data import ConcurrentTag, GroupInameTag, LocalInameTag
+from loopy.schedule import EnterLoop
 from loopy.symbolic import get_dependencies
 from pytools import memoize_method
 
-from countperf.counting.accesses import Address, Layout, address_of, layout_of
-from countperf.counting.automatic import default_values
+from countperf.counting.accesses import Address, Layout, address_of, default_values, layout_of
 from countperf.counting.keys import Case, FirstIteration, Grid, MemoryAccess
-from countperf.counting.statistics import (
-    DataLoop,
-    Statistics,
-    check_trip_counts,
-    data_loops,
-    refuse_loops_beside,
-    yield_entered_loops,
+from countperf.counting.statistics import Statistics
+from countperf.errors import (
+    CountingError,
+    DataDependentControlFlowError,
+    UnsupportedExpressionError,
 )
-from countperf.errors import DataDependentControlFlowError, UnsupportedExpressionError
-from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.affine import (
-    NotAffineError,
-    ParametricFloor,
-    ToAddress,
-    ToCondition,
-    ToQuasiPolynomial,
-)
-from countperf.symbolic.cardinality import Counter, FactoredDomain
+from countperf.symbolic import affine, isl_sets, sets
+from countperf.symbolic.cardinality import Counter, FactoredDomain, count_within
 from countperf.symbolic.isl_sets import from_isl_count
-from countperf.symbolic.kernel_sets import domain_of, domains_of, group_counts_of
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.kernel_sets import assumptions_of, domain_of, domains_of, group_counts_of
+from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import Atom, Number, QuasiPolynomial
 from countperf.symbolic.sets import quotients
+
+_OPERATIONS = 500_000  # of isl, about a second
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoop:
+    """A loop whose values data decides."""
+
+    iname: str  # its loop variable
+    reads: tuple[str, ...]  # variables in its bounds that are no size parameters
+    # its trip count where the sizes alone decide it, as of a loop from ``s`` to ``s + 4``
+    trips: PiecewiseQuasiPolynomial | None
 
 
 class Domains:
@@ -52,15 +56,22 @@ class Domains:
         self.counter = counter
         self.statistics = statistics
         self._factored: dict[int, tuple[Any, FactoredDomain | None]] = {}
-        self.to_polynomial = ToQuasiPolynomial(self._is_known)
-        self.to_condition = ToCondition(self.to_polynomial, lambda n: n not in self.data_loops)
-        self.to_opaque = ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
-        self.to_address = ToAddress(self._is_known, self.sizes, lambda: self.definitions)
+        self.to_polynomial = affine.ToQuasiPolynomial(self._is_known)
+        self.to_condition = affine.ToCondition(
+            self.to_polynomial, lambda n: n not in self.data_loops
+        )
+        self.to_opaque = affine.ToQuasiPolynomial(lambda n: self._is_known(n) or n in self.changing)
+        self.to_address = affine.ToAddress(self._is_known, self.sizes, lambda: self.definitions)
 
     def variable(self, name: str) -> Any:
         """Return the argument or temporary of a name."""
         argument = self.kernel.arg_dict.get(name)
         return self.kernel.temporary_variables[name] if argument is None else argument
+
+    def limit(self, what: str, factor: int = 1) -> AbstractContextManager[None]:
+        """Refuse what takes isl longer than about a second, or that times a factor."""
+        text = f"kernel '{self.kernel.name}': {what}"
+        return isl_sets.limit_operations(factor * _OPERATIONS, text)
 
     @memoize_method
     def layout(self, array: str, component_of: int = 0) -> Layout:
@@ -75,11 +86,6 @@ class Domains:
     def address(self, access: MemoryAccess) -> Address | None:
         """Return the address of an access; None if data decides, or if it has no formula."""
         return address_of(access, self.layout_of(access), self.to_address)
-
-    def opaque_address(self, access: MemoryAccess) -> Address | None:
-        """Return the address of an access, in private scalars too where data decides it."""
-        known = self.address(access)
-        return known or address_of(access, self.layout_of(access), self.to_opaque)
 
     @cached_property
     def changing(self) -> dict[str, frozenset[str]]:
@@ -108,11 +114,74 @@ class Domains:
 
     @cached_property
     def data_loops(self) -> dict[str, DataLoop]:
-        """The loops whose values data decides."""
-        loops = data_loops(self.kernel, self.sizes, self.joint_domain)
-        check_trip_counts(self.statistics, self.value_bounds)
-        refuse_loops_beside(self.kernel, loops, self.joint_domain)
+        """The loops around instructions whose values depend on more than sizes."""
+        loops = self._find_data_loops()
+        for name, given in self.statistics.numbers.items():
+            low, high = self.value_bounds(name) if name in self.inames else (None, None)
+            if low is not None and high is not None and given > high - low + 1:
+                raise self.statistics.error(
+                    f"the mean trip count of '{name}' is {float(given):g}, but its bounds let it"
+                    f" run {high - low + 1} times at most"
+                )
+        for within in {i.within_inames for i in self.kernel.instructions} if loops else ():
+            whole = self.joint_domain(within) if within else None
+            names = () if whole is None else isl_sets.names_of(whole, parameters=False)
+            for name in sorted(set(names).difference(within).intersection(loops)):
+                raise DataDependentControlFlowError(
+                    f"kernel '{self.kernel.name}': an instruction in the loops "
+                    f"{', '.join(sorted(within))} shares a domain with '{name}', which is not "
+                    "around it: it runs only where that loop does, which data decides; write a "
+                    f"domain of its own for '{name}'"
+                )
         return loops
+
+    @cached_property
+    def _loop_order(self) -> dict[str, int]:
+        """Places of loops in the schedule, outer ones before those inside them."""
+        entered = (item.iname for item in self.kernel.linearization if isinstance(item, EnterLoop))
+        return {name: place for place, name in enumerate(entered)}
+
+    def _find_data_loops(self) -> dict[str, DataLoop]:
+        kernel = self.kernel
+        domains = domains_of(kernel)
+        parameters = {n for whole in domains for n in isl_sets.names_of(whole, parameters=True)}
+        if parameters <= self.inames | self.sizes:
+            return {}
+        order = self._loop_order
+        loops: dict[str, DataLoop] = {}
+        for name in sorted(frozenset[str]().union(*(i.within_inames for i in kernel.instructions))):
+            whole = self.joint_domain(frozenset([name]))
+            reads = self._find_data_in(sets.project_onto(whole, [name]))
+            if reads:
+                names = isl_sets.names_of(whole, parameters=False)
+                is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
+                place = order.get(name, -1)
+                around = {n for n in names if is_parallel[n] or order.get(n, -1) < place} - {name}
+                if is_parallel[name]:
+                    around.clear()
+                trips = self._count_trips(name, frozenset(around), whole)
+                if trips is not None and not trips.names() <= self.sizes:
+                    trips = None
+                loops[name] = DataLoop(name, reads, trips)
+        return loops
+
+    def _find_data_in(self, line: isl_sets.IntegerSet) -> tuple[str, ...]:
+        """Return the parameters beside sizes on which the values in a set depend."""
+        names = isl_sets.names_of(line, parameters=True)
+        unknown = tuple(name for name in names if name not in self.sizes)
+        if not unknown or sets.without_parameters(line, unknown) is not None:
+            return ()
+        reads = (name for name in unknown if sets.without_parameters(line, [name]) is None)
+        return tuple(reads) or unknown
+
+    def _count_trips(
+        self, name: str, around: frozenset[str], whole: isl_sets.IntegerSet
+    ) -> PiecewiseQuasiPolynomial | None:
+        """Count the iterations of a loop for given values of those around it; None if unknown."""
+        joint = sets.project_onto(whole, around | {name})
+        with suppress(CountingError), self.limit(f"the trip count of {name}"):
+            return count_within(sets.under_assumptions(joint, assumptions_of(self.kernel)), around)
+        return None
 
     @memoize_method
     def value_bounds(self, name: str) -> tuple[int | None, int | None]:
@@ -159,19 +228,18 @@ class Domains:
             if variable.dtype.numpy_dtype.kind not in "iu" or len(writers.get(name, ())) != 1:
                 continue
             (writer,) = (kernel.id_to_insn[i] for i in writers[name])
-            if not isinstance(writer, lp.Assignment) or writer.predicates or writer.atomicity:
-                continue
             around = [kernel.id_to_insn[i].within_inames for i in readers.get(name, ())]
-            if all(writer.within_inames <= within for within in around):
+            is_plain = isinstance(writer, lp.Assignment) and not writer.atomicity
+            is_always = not writer.predicates and all(writer.within_inames <= w for w in around)
+            if is_plain and is_always:
                 waiting[name] = writer.expression
         definitions: dict[str, Any] = {}
         while more := {
-            name: expression
-            for name, expression in waiting.items()
-            if get_dependencies(expression) <= known | definitions.keys()
+            name: waiting[name]
+            for name in waiting.keys() - definitions.keys()
+            if get_dependencies(waiting[name]) <= known | definitions.keys()
         }:
             definitions |= more
-            waiting = {name: waiting[name] for name in waiting.keys() - more.keys()}
         return definitions
 
     @cached_property
@@ -202,7 +270,7 @@ class Domains:
         if groups is None:  # Loopy launches the largest of several extents, or more
             extents = group_counts_of(self.kernel, ids, self.callables)
             groups = {
-                axis: self.counter.simplified(from_isl_count(s)) for axis, s in extents.items()
+                axis: self.counter.simplify_count(from_isl_count(s)) for axis, s in extents.items()
             }
         return Grid(groups=groups, items=shape)
 
@@ -242,10 +310,9 @@ class Domains:
         hull = sets.equalities(self.joint_domain(counted))
         if hull is None:
             return {}
-        order = {name: -position for position, name in enumerate(yield_entered_loops(self.kernel))}
         loops = counted.difference(self.local_axes, self.group_axes)
-        loops = sorted(loops, key=lambda name: (order.get(name, 1), name))
-        values = sets.determined(sets.project_onto(hull, counted), loops)
+        loops = sorted(loops, key=lambda name: (-self._loop_order.get(name, -1), name))
+        values = sets.solve_dimensions(sets.project_onto(hull, counted), loops)
         known = self.inames | self.sizes
         return {name: value for name, value in values.items() if value.names() <= known}
 
@@ -256,7 +323,7 @@ class Domains:
 
         def replace(atom: Atom) -> QuasiPolynomial | None:
             values = None
-            if isinstance(atom, ParametricFloor):
+            if isinstance(atom, affine.ParametricFloor):
                 values = self._quotients(within, atom)
             if values is None or len(values) > 1:
                 return None
@@ -266,7 +333,7 @@ class Domains:
 
     @memoize_method
     def _quotients(
-        self, within: frozenset[str], floor: ParametricFloor
+        self, within: frozenset[str], floor: affine.ParametricFloor
     ) -> list[tuple[int, isl_sets.IntegerSet]] | None:
         assumptions = self.counter.context.assumptions
         return quotients(self.domain(within), floor.numerator, floor.divisor, assumptions)
@@ -284,8 +351,8 @@ class Domains:
         """Split off the loops whose values data decides."""
         split = within & self.data_loops.keys() if self.data_loops else None
         if not split:
-            return within, _ONCE
-        factor = _ONCE
+            return within, ONE_COUNT
+        factor = ONE_COUNT
         for name in sorted(split):
             loop = self.data_loops[name]
             trips = loop.trips
@@ -296,7 +363,7 @@ class Domains:
                         f"kernel '{self.kernel.name}': the trip count of the loop '{name}' depends "
                         f"on {', '.join(loop.reads)}, which is data"
                     )
-                trips = _ONCE.scale(given)
+                trips = ONE_COUNT.scale(given)
             factor = factor * trips
         return within - split, factor
 
@@ -308,19 +375,15 @@ class Domains:
             probability = self.statistics.probability(predicate, instruction.id)
             if probability is None:
                 self.statistics.require(predicate, instruction.id)
-                continue
-            factor *= probability
+            factor *= 1 if probability is None else probability
         return cases, factor
 
     def predicates(self, instruction: Any) -> tuple[tuple[Case, ...], list[Any]]:
         """Return the affine predicates of an instruction, and the others as they are written."""
-        cases: list[Case] = []
-        others: list[Any] = []
-        for predicate in sorted(instruction.predicates, key=str):
-            try:
-                cases.append(Case(alternatives=self.to_condition(predicate), holds=True))
-            except NotAffineError:
-                others.append(predicate)
+        predicates = sorted(instruction.predicates, key=str)
+        found = [affine.try_affine(self.to_condition, predicate) for predicate in predicates]
+        cases = (Case(alternatives=part, holds=True) for part in found if part is not None)
+        others = [test for test, part in zip(predicates, found, strict=True) if part is None]
         return tuple(cases), others
 
     def find_points(self, within: frozenset[str], cases: Sequence[Case | FirstIteration]) -> Any:
@@ -380,13 +443,10 @@ class Domains:
     ) -> PiecewiseQuasiPolynomial | None:
         """Count the values of loop variables, or of some that occur with any of the others."""
         if not within:
-            return one_count()
+            return ONE_COUNT
         factored = self.factored(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
-
-
-_ONCE = one_count()
 
 
 def _find_axes(kernel: Any, tag_class: type) -> dict[str, int]:

@@ -21,6 +21,7 @@ from pytools import memoize_method
 from countperf.counting.device_programs import Item, Loop, Wait, ids_in
 from countperf.counting.keys import MemoryAccess
 from countperf.counting.programs import Iterations, KernelProgram, Node, Read, Source, Statement
+from countperf.sizes import Sizes
 from countperf.symbolic.point_arrays import SUB_GROUP, Membership
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.symbolic.sets import at_values
@@ -28,7 +29,7 @@ from countperf.symbolic.sets import at_values
 Index: TypeAlias = tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Expansion:
     """A sub-group's instructions in program order."""
 
@@ -53,11 +54,7 @@ class _Writer:
     """Writes the instructions of one sub-group of a typical work group out, at given sizes."""
 
     def __init__(
-        self,
-        program: KernelProgram,
-        parameters: Mapping[str, int],
-        sub_group_size: int,
-        number: int,
+        self, program: KernelProgram, parameters: Sizes, sub_group_size: int, number: int
     ) -> None:
         self.program = program
         self.sub_group_size = sub_group_size
@@ -69,8 +66,7 @@ class _Writer:
             self.fixed[name] = self._choose_value(name, parameters, None)
         group = program.typical_group(self.fixed)
         for name in sorted(within & domains.group_axes.keys()):
-            place = group[domains.group_axes[name]]
-            self.fixed[name] = self._choose_value(name, parameters, place)
+            self.fixed[name] = self._choose_value(name, parameters, group[domains.group_axes[name]])
         item, lane = number * sub_group_size, dict[int, int]()
         for axis in sorted(program.grid.items):
             item, lane[axis] = divmod(item, program.grid.items[axis])
@@ -80,11 +76,10 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
-        arrays: dict[str, set[str]] = {"load": set(), "store": set()}
-        for node in (node for statement in program.statements for node in statement.nodes):
-            if isinstance(node.key, MemoryAccess):
-                arrays[node.key.direction].add(node.key.array)
-        self._forwarding = arrays["load"] & arrays["store"]
+        keys = [node.key for statement in program.statements for node in statement.nodes]
+        accesses = {(k.array, k.direction) for k in keys if isinstance(k, MemoryAccess)}
+        stored = {array for array, direction in accesses if direction == "store"}
+        self._forwarding = {array for array in stored if (array, "load") in accesses}
 
     def _choose_value(self, name: str, parameters: Mapping[str, int], number: int | None) -> int:
         """Return the value of a loop variable by its number, by default that in the middle."""
@@ -118,17 +113,14 @@ class _Writer:
         statements = self._find_statements(loop.body)
         members = [self._find_members((s.within, s.cases)) for s in statements]
         bounds = [m.bounds[m.names.index(loop.iname)] for m in members if not m.is_empty]
-        if not bounds:
-            return range(0)
-        return range(min(low for low, _ in bounds), max(high for _, high in bounds) + 1)
+        lows, highs = zip(*bounds, strict=True) if bounds else ((0,), (-1,))
+        return range(min(lows), max(highs) + 1)
 
     def expand(self, max_instructions: int) -> Expansion:
         size = self._count_instructions(self.program.body)
         fraction = min(1.0, max_instructions / size) if size else 1.0
         self._run_items(self.program.body, fraction)
-        return Expansion(
-            nodes=tuple(self.nodes), edges=tuple(self.recorder.edges), is_shortened=fraction < 1
-        )
+        return Expansion(tuple(self.nodes), tuple(self.recorder.edges), fraction < 1)
 
     def _count_instructions(self, items: Sequence[Item]) -> int:
         total = 0
@@ -181,8 +173,7 @@ class _Writer:
             if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
                 address = self.program.domains.address(node.key)
                 if address is not None:
-                    place = self._evaluate(statement.within, (address.flat,))
-                    cell = (node.key.array, *place)
+                    cell = (node.key.array, *self._evaluate(statement.within, (address.flat,)))
                     if node.key.direction == "store":
                         self.stored[cell] = len(self.nodes)
                     elif cell in self.stored:

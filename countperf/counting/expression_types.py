@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache, reduce
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import add
 from typing import Any, ClassVar
 
@@ -35,10 +35,7 @@ def name_of(function: Any) -> str:
 
 
 def signature_of(callable_: Any) -> dict[int | str, Any]:
-    """Return NumPy's types of a function's arguments by position, at -1 that of its result.
-
-    Loopy keeps some as its own types, some (of ``pow``) as NumPy's, and None where it knows none.
-    """
+    """Return NumPy's types of a function's arguments by position, at -1 that of its result."""
     return {
         key: getattr(dtype, "numpy_dtype", dtype)
         for key, dtype in (callable_.arg_id_to_dtype or {}).items()
@@ -59,11 +56,10 @@ CONTEXT_TYPES = {"f": np.dtype(np.float32), "d": np.dtype(np.float64)}
 @lru_cache(256)
 def join_types(left: DType, right: DType) -> DType:
     """Return the type that C's usual arithmetic conversions give (C11, section 6.3.1.8)."""
-    for kind in "Vc":  # vectors and complex numbers have rules of their own; none applies here
-        if kind in (left.kind, right.kind):
-            return left if left.kind == kind else right
-    if "f" in (left.kind, right.kind) and left.kind != right.kind:
-        return left if left.kind == "f" else right
+    # vectors and complex numbers have rules of their own; none applies here
+    kind = next((kind for kind in "Vcf" if kind in (left.kind, right.kind)), None)
+    if kind is not None and (kind != "f" or left.kind != right.kind):
+        return left if left.kind == kind else right
     if left.kind == "b" or right.kind == "b":
         return right if left.kind == "b" else left
     return max(left, right, key=lambda t: (t.itemsize, t.kind == "u"))
@@ -126,11 +122,8 @@ def number_of(expr: Any) -> Any:
 
 def flatten_operands(expr: Any, cls: type) -> tuple[Any, ...]:
     """Return the operands of nested sums or products, as they are emitted: unparenthesized."""
-    return tuple(
-        part
-        for child in expr.children
-        for part in (flatten_operands(child, cls) if type(child) is cls else (child,))
-    )
+    parts = (flatten_operands(c, cls) if type(c) is cls else (c,) for c in expr.children)
+    return tuple(chain.from_iterable(parts))
 
 
 def leading_constants(children: Sequence[Any]) -> int:
@@ -138,26 +131,13 @@ def leading_constants(children: Sequence[Any]) -> int:
     return sum(1 for _ in takewhile(is_constant, children))
 
 
-class _Collector(WalkMapper[[]]):
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        super().__init__()
-        self.kinds = kinds
-        self.found: list[Any] = []
-
-    def visit(self, expr: Any) -> bool:
-        if isinstance(expr, self.kinds):
-            self.found.append(expr)
-        return True
-
-
 def list_nodes(expr: Any, *kinds: type) -> list[Any]:
     """Return the nodes of some classes in an expression, each before those inside it."""
-    collector = _Collector(kinds)
-    collector(expr)
-    return collector.found
-
-
-# --- Texts of expressions, for messages and names
+    nodes: list[Any] = []
+    walker: Any = WalkMapper()
+    walker.visit = lambda node: nodes.append(node) or True
+    walker(expr)
+    return [node for node in nodes if isinstance(node, kinds)]
 
 
 def text_of(expr: Any) -> str:

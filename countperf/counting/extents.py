@@ -18,17 +18,23 @@ from typing import Any
 import loopy as lp
 import numpy as np
 from loopy.diagnostic import LoopyError
-from loopy.symbolic import WalkMapper, get_dependencies, simplify_via_aff
+from loopy.symbolic import get_dependencies, simplify_via_aff
 from numpy.typing import NDArray
 from pymbolic import evaluate
-from pymbolic.primitives import Subscript, Variable
+from pymbolic.primitives import Variable
 
-from countperf.counting.automatic import offset_of
+from countperf.counting.accesses import (
+    ArrayAccess,
+    Conditions,
+    accesses_of,
+    names_in_layouts,
+    offset_of,
+)
 from countperf.counting.expression_types import name_of, type_of
-from countperf.counting.frontend.callees import inline_callees
-from countperf.counting.frontend.copies import preprocessed
-from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.loopy_patches import forbid_questions
+from countperf.counting.frontend.schedule import inline_callees, preprocess_unit
 from countperf.errors import CountingError, option
+from countperf.sizes import Sizes
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition, ToQuasiPolynomial
 from countperf.symbolic.kernel_sets import domain_of
@@ -44,134 +50,27 @@ _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other
 _REFUSALS = (CountingError, NotAffineError, LoopyError)
 
 Interval = tuple[int, int]
-Conditions = tuple[tuple[Any, bool], ...]
-"""Expressions that must hold, or must not."""
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
     """Smallest and largest value of a combination of subscripts."""
 
-    # both are included
     low: int
-    high: int
+    high: int  # included
     is_exact: bool  # whether both are reached; else the values lie between them
     access: str  # the access with the largest value, for messages: ``store b[i]``
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayAccess:
-    """An access to an array, as it is written in a preprocessed kernel."""
-
-    # name of the array, ``load`` or ``store``, id of the instruction
-    array: str
-    direction: str
-    instruction: str
-    index: tuple[Any, ...]  # one for each axis
-    # whether `index` is one subscript of the memory instead, without the array's offset
-    is_flat: bool
-    within: frozenset[str]  # loop variables around it
-    conditions: Conditions  # what must hold where it is executed, or must not
-
-    @property
-    def text(self) -> str:
-        """The access in words: ``store b[i]``."""
-        index = ", ".join(map(str, self.index)).replace("\u0332", "")  # Loopy underlines functions
-        return f"{self.direction} {self.array}[{index}]"
-
-    def has_axes_of(self, shape: Sequence[int]) -> bool:
-        """Return whether it has a subscript for each axis of a shape."""
-        return not self.is_flat and len(self.index) == len(shape)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexLimits:
     """Range of the elements of an integer array."""
 
-    # smallest and largest value
     low: int
-    high: int
+    high: int  # included
     bounds_loops: bool  # whether elements bound loops: they should not fall, then
     rows: str = ""  # loop from an element to the one behind it, as over rows of CSR; else empty
-
-
-def accesses_of(kernel: Any, opaque: set[str] | None = None) -> list[ArrayAccess]:
-    """Return the accesses of a preprocessed kernel, those of equal text once."""
-    accesses: dict[ArrayAccess, None] = {}
-    for instruction in kernel.instructions:
-        try:
-            _Accesses(instruction, accesses).collect()
-        except CountingError:
-            if opaque is not None:
-                opaque |= set(instruction.dependency_names())
-    return list(accesses)
-
-
-class SideWalker(WalkMapper[[]]):
-    """Walks through expressions, and knows the conditions under which each part is evaluated."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conditions: Conditions = ()
-
-    def map_if(self, expr: Any) -> None:
-        """Go through both sides with the condition, or its opposite."""
-        self.rec(expr.condition)
-        outer = self.conditions
-        for side, holds in ((expr.then, True), (expr.else_, False)):
-            self.conditions = (*outer, (expr.condition, holds))
-            self.rec(side)
-        self.conditions = outer
-
-
-class _Accesses(SideWalker):
-    """Collects the accesses of an instruction, each with the conditions around it."""
-
-    def __init__(self, instruction: Any, accesses: dict[ArrayAccess, None]) -> None:
-        super().__init__()
-        self._instruction = instruction
-        self._accesses = accesses
-        self._targets: tuple[Any, ...] = ()
-
-    def collect(self) -> None:
-        """Walk through predicates, subscripts, the right-hand side and the stores."""
-        instruction = self._instruction
-        predicates = sorted(instruction.predicates, key=str)
-        self.rec(tuple(predicates))
-        if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
-            return
-        if not isinstance(instruction, lp.MultiAssignmentBase):
-            raise CountingError(f"instruction {instruction.id!r} is not written in expressions")
-        self.conditions = tuple((test, True) for test in predicates)
-        self.rec(instruction.expression)
-        self._targets = instruction.assignees
-        self.rec(self._targets)
-
-    def _note(self, expr: Any, array: str, index: tuple[Any, ...], *, is_flat: bool) -> None:
-        access = ArrayAccess(
-            array=array,
-            direction="store" if any(expr is target for target in self._targets) else "load",
-            instruction=self._instruction.id,
-            index=index,
-            is_flat=is_flat,
-            within=self._instruction.within_inames,
-            conditions=self.conditions,
-        )
-        self._accesses[access] = None
-        self.rec(index)
-
-    def map_subscript(self, expr: Any) -> None:
-        self._note(expr, expr.aggregate.name, expr.index_tuple, is_flat=False)
-
-    def map_linear_subscript(self, expr: Any) -> None:
-        self._note(expr, expr.aggregate.name, (expr.index,), is_flat=True)
-
-    def map_variable(self, expr: Any) -> None:
-        self._note(expr, expr.name, (), is_flat=False)
-
-    def map_sub_array_ref(self, expr: Any) -> None:
-        """Refuse: what is passed to a function that is not inlined cannot be followed."""
-        raise CountingError(f"{expr} is passed to a function")
 
 
 @dataclass
@@ -184,21 +83,18 @@ class AddressedElements:
     def kernel(self) -> Any:
         """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
         try:
-            with unattended():
+            with forbid_questions():
                 unit = inline_callees(self.t_unit)
                 kernel = unit.default_entrypoint
                 if kernel.state < lp.KernelState.PREPROCESSED:
-                    kernel = preprocessed(unit).default_entrypoint
+                    kernel = preprocess_unit(unit).default_entrypoint
         except CountingError:
             return None
         return kernel
 
     @cached_property
     def copied_bounds(self) -> tuple[str, ...]:
-        """Private variables that bound loops and that Loopy copies, for which its code is wrong.
-
-        It compares the loop variable with the address of the copies (inducer/loopy issue 77).
-        """
+        """Private variables that bound loops and that Loopy copies wrongly (its issue 77)."""
         if self.kernel is None:
             return ()
         variables = self.kernel.temporary_variables
@@ -240,15 +136,9 @@ class AddressedElements:
         return tuple(_join_ranges(some) for some in zip(*filter(None, parts), strict=True))
 
     def describe_outside(
-        self,
-        sizes: Mapping[str, int],
-        shapes: Mapping[str, Sequence[int]],
-        ranges: Mapping[str, Interval],
+        self, sizes: Sizes, shapes: Mapping[str, Sequence[int]], ranges: Mapping[str, Interval]
     ) -> str:
-        """Say which access may leave its array, and what helps; nothing if none may.
-
-        Accesses whose ends are exact without data are compared with the buffer, not here.
-        """
+        """Say which access may leave its array by data, and what helps; nothing if none may."""
         shapes = {**self.shapes_of_temporaries(sizes), **shapes}
         for array, accesses in self._collected[0].items():
             if (shape := shapes.get(array)) is None:
@@ -275,33 +165,25 @@ class AddressedElements:
     def size_arguments(self) -> frozenset[str]:
         """Return the scalar arguments that decide loops, shapes, conditions or subscripts."""
         kernel = self.kernel
-        deciding: list[Any] = [Variable(name) for name in kernel.all_params()]
-        for variable in [*kernel.args, *kernel.temporary_variables.values()]:
-            tags = getattr(variable, "dim_tags", None) or ()
-            deciding += [extent or 0 for extent in getattr(variable, "shape", None) or ()]
-            deciding += [getattr(tag, "stride", 0) for tag in tags]
-            deciding.append(offset_of(variable))
+        variables = [v for v in kernel.args if hasattr(v, "dim_tags")]
+        variables += kernel.temporary_variables.values()
+        deciding = [*map(Variable, kernel.all_params() | names_in_layouts(variables))]
+        deciding += map(offset_of, variables)
         for access in accesses_of(kernel):
             deciding += [*access.index, *(condition for condition, _ in access.conditions)]
         return frozenset(_find_names_behind(kernel, deciding) & {*kernel.arg_dict})
 
     def index_limits(
-        self,
-        sizes: Mapping[str, int],
-        shapes: Mapping[str, Sequence[int]],
-        contents: Mapping[str, NDArray[Any]],
+        self, sizes: Sizes, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]
     ) -> dict[str, IndexLimits]:
-        """Find limits of the elements of arrays that are not given, with which no subscript leaves.
-
-        They are lowered until the ends of each subscript fit.
-        """
+        """Find limits of elements that are not given, with which no subscript leaves its array."""
         kernel = self.kernel
         shapes = {**self.shapes_of_temporaries(sizes), **shapes}
         missing = {arg.name for arg in kernel.args if hasattr(arg, "dim_tags")} - {*contents}
         integers = (name for name in missing if type_of(kernel, name).kind in "iu")
         ranges = {**dict.fromkeys(integers, (0, 0)), **ranges_of(contents)}
         data = Subscripts(kernel, sizes, ranges)
-        waiting: list[tuple[ArrayAccess, Any, int, set[str]]] = []
+        waiting: list[_Waiting] = []
         loop_arrays: set[str] = set()
         for access in accesses_of(kernel):
             shape = shapes.get(access.array, ())
@@ -321,7 +203,7 @@ class AddressedElements:
         for _, _, extent, sources in waiting:
             ranges |= {name: (0, max(extent, ranges[name][1])) for name in sources}
         for _ in range(_ROUNDS):
-            if not [subscript for subscript in waiting if _adapt(data, ranges, *subscript)]:
+            if not [subscript for subscript in waiting if _adapt(data, ranges, subscript)]:
                 break
         else:
             raise CountingError(
@@ -335,7 +217,7 @@ class AddressedElements:
         }
 
 
-def ranges_of(contents: Mapping[str, NDArray[Any]]) -> dict[str, Interval]:
+def ranges_of(contents: Mapping[str, Array]) -> dict[str, Interval]:
     """Return the smallest and largest element of each integer array; of an empty one, 0 and -1."""
     return {
         name: (int(array.min()), int(array.max())) if array.size else (0, -1)
@@ -388,9 +270,6 @@ def _is_inside(ends: Sequence[Interval], extent: int) -> bool:
     return all(low >= 0 and high < extent for low, high in ends)
 
 
-# --- Ends of subscripts
-
-
 @dataclass(frozen=True)
 class Subscripts:
     """Subscripts of a kernel at given sizes, and at ranges of the elements of integer arrays."""
@@ -403,13 +282,9 @@ class Subscripts:
     @cached_property
     def least(self) -> int:
         """The least number with which C computes as mathematics does."""
-        kernel = self.kernel
-        names = (*kernel.arg_dict, *kernel.temporary_variables)
-        return (
-            0
-            if any(type_of(kernel, name).kind == "u" for name in names)
-            else int(np.iinfo(_INT).min)
-        )
+        names = (*self.kernel.arg_dict, *self.kernel.temporary_variables)
+        has_unsigned = any(type_of(self.kernel, name).kind == "u" for name in names)
+        return 0 if has_unsigned else int(np.iinfo(_INT).min)
 
     def follow(
         self,
@@ -418,10 +293,7 @@ class Subscripts:
         weights: Sequence[Sequence[int]] = ((1,),),
         fixed: Mapping[int, int] | None = None,
     ) -> tuple[Sequence[Interval], Region]:
-        """Return the ends of weighted sums of subscripts, and what decides them.
-
-        There are no ends where the access is never executed.
-        """
+        """Return the ends of weighted sums of subscripts, if executed, and what decides them."""
         with isl_sets.limit_operations(_OPERATIONS, f"the subscript of {access.text}"):
             region = Region(self, access.within, access.instruction, access.conditions)
             parts = region.read(index)
@@ -468,10 +340,9 @@ class Region(ToQuasiPolynomial):
             try:
                 followed = ToCondition(self)(condition)  # which may add points
                 holding = sets.where_holds(self.points, followed)
+                self.points = holding if holds else self.points - holding
             except _REFUSALS:
                 self.is_exact = False
-                continue
-            self.points = holding if holds else self.points - holding
 
     def read(self, expressions: Sequence[Any]) -> list[QuasiPolynomial]:
         """Return expressions as quasi-polynomials, and note which arrays decide them."""
@@ -607,18 +478,13 @@ class Region(ToQuasiPolynomial):
         return value
 
 
-# --- Elements of index arrays that are not given
+_Waiting = tuple[ArrayAccess, Any, int, set[str]]
+"""A subscript with the extent of its axis, and index arrays that decide it."""
 
 
-def _adapt(
-    data: Subscripts,
-    ranges: dict[str, Interval],
-    access: ArrayAccess,
-    index: Any,
-    extent: int,
-    sources: set[str],
-) -> bool:
+def _adapt(data: Subscripts, ranges: dict[str, Interval], subscript: _Waiting) -> bool:
     """Change ranges of elements if a subscript may lie outside; return whether it may."""
+    access, index, extent, sources = subscript
     ends, _ = data.follow(access, [index])
     if _is_inside(ends, extent):
         return False
@@ -653,18 +519,14 @@ def _find_rows(subscripts: Subscripts) -> dict[str, str]:
                 points = sets.restrict(region.points, zero=places)
                 ends = extremes(points, [QuasiPolynomial.name(iname)])
                 length = 0 if ends is None else ends[0][1] - ends[0][0] + 1
-                if _is_next(first, last) and length == _SOME_ROW[1] - _SOME_ROW[0]:
+                if (
+                    length == _SOME_ROW[1] - _SOME_ROW[0]
+                    and first.aggregate == last.aggregate
+                    and len(first.index_tuple) == 1
+                    and simplify_via_aff(last.index_tuple[0] - first.index_tuple[0]) == 1
+                ):
                     rows[first.aggregate.name] = iname
     return rows
-
-
-def _is_next(element: Subscript, other: Subscript) -> bool:
-    """Return whether another element is the next one of the same array of one axis."""
-    if element.aggregate != other.aggregate or len(element.index_tuple) != 1:
-        return False
-    one: Any = element.index_tuple[0]
-    following: Any = other.index_tuple[0]
-    return simplify_via_aff(following - one) == 1
 
 
 def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
@@ -672,10 +534,8 @@ def _find_names_behind(kernel: Any, expressions: Iterable[Any]) -> set[str]:
     waiting = {name for expression in expressions for name in get_dependencies(expression)}
     names: set[str] = set()
     while waiting:
-        name = waiting.pop()
-        names.add(name)
-        if name in kernel.temporary_variables:
-            for writer in kernel.writer_map().get(name, ()):
-                written = getattr(kernel.id_to_insn[writer], "expression", 0)
-                waiting |= get_dependencies(written) - names
+        names.add(name := waiting.pop())
+        own = kernel.writer_map().get(name, ()) if name in kernel.temporary_variables else ()
+        for writer in own:
+            waiting |= get_dependencies(getattr(kernel.id_to_insn[writer], "expression", 0)) - names
     return names

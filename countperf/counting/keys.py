@@ -27,9 +27,8 @@ class Granularity(Enum):
 class Operation:
     """An arithmetic operation on scalars, counted per work item."""
 
-    # ``add`` (subtractions included), ``mul``, ``div``, ``pow``, ``special``, ``fma``, ``minmax``,
-    # ``compare``, ``select``, ``convert``, ``neg`` or, for integers, also ``mod``, ``shift``,
-    # ``bitwise``
+    # ``add`` (also subtractions), ``mul``, ``div``, ``pow``, ``special``, ``fma``, ``minmax``,
+    # ``compare``, ``select``, ``convert``, ``neg``, of integers ``mod``, ``shift``, ``bitwise``
     kind: str
     type_name: str  # type it computes in: ``f32``, ``i64``
     function: str = ""  # name of the function of a ``special`` operation; empty for others
@@ -88,9 +87,6 @@ class FirstIteration:
 def type_name(dtype: np.dtype[Any]) -> str:
     """Return the name of an element type as it occurs in property names, such as ``f32``."""
     return "bool" if dtype.kind == "b" else f"{dtype.kind}{dtype.itemsize * 8}"
-
-
-# --- The geometry of a launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

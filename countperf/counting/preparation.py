@@ -14,6 +14,7 @@ import loopy as lp
 import pymbolic.primitives as p
 from loopy.kernel.data import IlpBaseTag, UnrollTag
 from loopy.symbolic import get_dependencies
+from pytools import memoize_method
 
 from countperf.counting.accesses import address_of
 from countperf.counting.device_programs import (
@@ -24,11 +25,10 @@ from countperf.counting.device_programs import (
 )
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import text_of
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.keys import NOWHERE, Case, FirstIteration, Grid, MemoryAccess, Operation
-from countperf.counting.operations.access_counter import Key
 from countperf.counting.operations.compiled_view import CompiledCounter
-from countperf.counting.operations.scalars import find_tagged_inames
+from countperf.counting.operations.scalars import Key, find_tagged_inames
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.scopes import AxisKind, Scope, barrier_passes
 from countperf.counting.size_parameters import SizeParameters
@@ -62,7 +62,7 @@ class InstructionPart(NamedTuple):
         return self.number * self.share
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """An instruction in its place, with its work: tests of predicates, and what they guard."""
 
@@ -81,7 +81,7 @@ class Instruction:
         return [name for name in self.scope.loops if name in own]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Launch:
     """A device program with its geometry and its barrier regions."""
 
@@ -96,11 +96,6 @@ class Launch:
         return self.domains.executions(self.program.launch_loops, (), NOWHERE)
 
     @cached_property
-    def groups(self) -> PiecewiseQuasiPolynomial:
-        """Work groups of all launches."""
-        return self.grid.work_groups * self.number
-
-    @cached_property
     def barriers(self) -> PiecewiseQuasiPolynomial:
         """Local barriers times the work items that wait at them."""
         total = ZERO_COUNT
@@ -111,10 +106,7 @@ class Launch:
 
 
 class KernelTally:
-    """The one tally: the work of a kernel's instructions by the rules of a view, each read once.
-
-    Instructions are asked for in order of the schedule.
-    """
+    """The work of instructions by the rules of a view, each read once, in order of the schedule."""
 
     def __init__(self, prepared: PreparedKernel, rules: SourceCounter) -> None:
         self._prepared = prepared
@@ -146,8 +138,7 @@ class KernelTally:
             within = instruction.within_inames
             reasons = frozenset({f"the caller's counts for instruction '{instruction_id}'"})
             parts = tuple(
-                InstructionPart(key, predicates, number, probability)
-                for key, number in supplied.items()
+                InstructionPart(k, predicates, n, probability) for k, n in supplied.items()
             )
         else:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
@@ -157,44 +148,25 @@ class KernelTally:
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
-        kinds = self._find_kinds(launch, outline, instruction_id)
-        scope = Scope(
-            domains=domains,
-            within=within,
-            cases=predicates,
-            grid=launch.grid,
-            loops=tuple(loop.iname for loop in outline.nest(instruction_id)),
-            own_loops=frozenset(name for name, kind in kinds.items() if kind == "loop"),
-        )
-        read = self._read[instruction_id] = Instruction(
-            loopy=instruction,
-            parts=parts,
-            probability=probability,
-            kinds=kinds,
-            scope=scope,
-            reasons=reasons | given.reasons(within),
-            is_supplied=supplied is not None,
-        )
-        return read
-
-    def _find_kinds(
-        self, launch: Launch, outline: RegionOutline, instruction_id: str
-    ) -> dict[str, AxisKind]:
-        """Return the kind of each loop variable around an instruction that is no hardware axis."""
+        # of each loop variable around it that is no hardware axis
         copied, hosts = self._prepared.copied, launch.program.launch_loops
         kinds: dict[str, AxisKind] = dict.fromkeys(copied, "unrolled")
         for loop in outline.around:
             kinds[loop.iname] = "launch loop" if loop.iname in hosts else "barrier loop"
         for loop in outline.loops[instruction_id]:
             kinds[loop.iname] = "unrolled" if loop.iname in copied else "loop"
-        return kinds
+        loops = tuple(loop.iname for loop in outline.nest(instruction_id))
+        own = frozenset(name for name, kind in kinds.items() if kind == "loop")
+        scope = Scope(domains, within, predicates, launch.grid, loops, own)
+        reasons |= given.reasons(within)
+        self._read[instruction_id] = Instruction(
+            instruction, parts, probability, kinds, scope, reasons, supplied is not None
+        )
+        return self._read[instruction_id]
 
 
 class PreparedKernel:
-    """A scheduled kernel, its domains, and what the caller says of it; all views count in it.
-
-    Whatever is counted in it at one place is known at the others.
-    """
+    """A scheduled kernel, its domains, and what the caller says of it; all views count in it."""
 
     def __init__(
         self,
@@ -203,14 +175,12 @@ class PreparedKernel:
         statistics: Mapping[str, Any] | None = None,
         instruction_counts: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        self.kernel, self.callables = prepared(t_unit)
+        self.kernel, self.callables = prepare_unit(t_unit)
         self.statistics = Statistics(self.kernel, statistics or {})
         counter = Counter(assumptions_of(self.kernel))
         self.domains = Domains(self.kernel, self.callables, counter, self.statistics)
         self.supplied = find_supplied_counts(self.kernel, instruction_counts or {})
         self.can_supply = instruction_counts is not None
-        self._launches: list[Launch] = []
-        self._tallies: dict[TallyView, KernelTally] = {}
 
     @classmethod
     def of(cls, kernel: Any, **options: Any) -> PreparedKernel:
@@ -232,12 +202,11 @@ class PreparedKernel:
         """Loop variables whose instructions are copied for each of their values."""
         return find_tagged_inames(self.kernel, IlpBaseTag, UnrollTag)
 
+    @memoize_method
     def tally(self, view: TallyView) -> KernelTally:
         """Return the tally of what Loopy emits, or of what a compiler leaves of it."""
-        if view not in self._tallies:
-            rules = CompiledCounter if view == "compiled" else SourceCounter
-            self._tallies[view] = KernelTally(self, rules(self.domains))
-        return self._tallies[view]
+        rules = CompiledCounter if view == "compiled" else SourceCounter
+        return KernelTally(self, rules(self.domains))
 
     @cached_property
     def schedule(self) -> ProgramSchedule:
@@ -245,17 +214,14 @@ class PreparedKernel:
         return schedule_of(self.kernel)
 
     def launches(self) -> Iterator[Launch]:
-        """Yield the device programs in order, each looked at when it is asked for."""
-        for program in self.schedule.programs:
-            if program.number == len(self._launches):
-                launch = Launch(
-                    program=program,
-                    domains=self.domains,
-                    grid=self.domains.grid(program.instruction_ids),
-                    regions=program.regions(),
-                )
-                self._launches.append(launch)
-            yield self._launches[program.number]
+        """Return the device programs in order, each looked at when it is asked for."""
+        return map(self._look_at, range(len(self.schedule.programs)))
+
+    @memoize_method
+    def _look_at(self, number: int) -> Launch:
+        program = self.schedule.programs[number]
+        grid = self.domains.grid(program.instruction_ids)
+        return Launch(program, self.domains, grid, program.regions())
 
     @contextmanager
     def counting(self) -> Generator[None]:
@@ -280,19 +246,10 @@ def computing(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
     return [i for i in instruction_ids if not isinstance(kernel.id_to_insn[i], without)]
 
 
-HOW_TO_SUPPLY = (
-    'pass what one execution of it does, instruction_counts={{{id!r}: {{"flop.add.f32": 1, '
-    '"gmem.load.32.stride1": 1}}}}'
-)
-
-
 def find_supplied_counts(
     kernel: Any, given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[Key | str, Fraction]]:
-    """Return what the caller supplies for one execution of each instruction.
-
-    Operations are given as such, the rest by property name.
-    """
+    """Return what the caller supplies for each instruction: operations, the rest by property."""
     counts: dict[str, dict[Key | str, Fraction]] = {}
     for instruction_id, numbers in given.items():
         if instruction_id not in kernel.id_to_insn:
@@ -315,7 +272,7 @@ def find_supplied_counts(
     return counts
 
 
-def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> None:
+def require_rule(kernel: Any, instruction: Any, *, can_supply: bool) -> None:
     """Refuse an instruction that has no counting rule."""
     if isinstance(instruction, lp.Assignment | lp.CallInstruction):
         if not getattr(instruction, "atomicity", ()):
@@ -323,14 +280,15 @@ def require_rule(kernel: Any, instruction: Any, *, can_supply: bool = True) -> N
         kind = "atomic updates, whose number of attempts depends on the run"
     else:
         kind = f"a {type(instruction).__name__}"
-    supplying = f", or {HOW_TO_SUPPLY.format(id=instruction.id)}" if can_supply else ""
+    supplying = (
+        f", or pass what one execution of it does, instruction_counts={{{instruction.id!r}:"
+        ' {"flop.add.f32": 1, "gmem.load.32.stride1": 1}}'
+    )
     raise UnsupportedExpressionError(
         f"kernel '{kernel.name}', instruction '{instruction.id}': no counting rule for {kind}; "
-        f"write it as plain assignments{supplying}"
+        f"write it as plain assignments{supplying if can_supply else ''}"
     )
 
-
-# --- Statistics that a kernel needs of its data, all in one error
 
 _TRIPS = 12.5
 _PROBABILITY = 0.5
@@ -348,13 +306,14 @@ class _Need:
     kind: str  # of `_ASKED`
     name: str  # by which the statistic is given
     text: str  # of a condition; else the name
-    described: str  # what data decides; of a condition, without its instructions
+    described: str  # what data decides
     typical: Any  # a statistic for the advice
-    instructions: list[str] = field(default_factory=list[str])  # that test a condition
+    # instructions that test a condition, in order
+    instructions: dict[str, None] = field(default_factory=dict[str, None])
     is_sized: bool = False  # whether sizes and loop variables decide a condition, though not affine
 
     def __str__(self) -> str:
-        where = ", ".join(f"'{i}'" for i in dict.fromkeys(self.instructions))
+        where = ", ".join(f"'{i}'" for i in self.instructions)
         return f"{self.described} (in {where})" if where else self.described
 
 
@@ -404,9 +363,8 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
     for name, loop in domains.data_loops.items():
         if name in used and loop.trips is None and name not in given.numbers:
             low, high = domains.value_bounds(name)
-            typical = _TRIPS
-            if low is not None and high is not None:
-                typical = min(_TRIPS, (high - low + 1) / 2)
+            most = 2 * _TRIPS if low is None or high is None else high - low + 1
+            typical = min(_TRIPS, most / 2)
             text = f"the trip count of the loop '{name}' (its bounds read {', '.join(loop.reads)})"
             needs[name] = _Need("loops", name, name, text, typical)
     with given.noting_what_lacks() as noted:
@@ -419,9 +377,9 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
             name = instruction_id
         need = _Need("conditions", name, text, f"whether {text} holds", _PROBABILITY)
         need = needs.setdefault(name, need)
-        need.instructions.append(instruction_id)
+        need.instructions[instruction_id] = None
         known = (domains.inames | domains.sizes).difference(domains.data_loops)
-        need.is_sized = need.is_sized or get_dependencies(condition) <= known
+        need.is_sized |= get_dependencies(condition) <= known
     for array in arrays:
         text = f"the addresses in '{array}' ('indirect' unless another pattern is given)"
         needs[array] = _Need("addresses in", array, array, text, "indirect")
@@ -456,10 +414,8 @@ def _takes_pattern(access: MemoryAccess, within: frozenset[str], domains: Domain
     if address is None:
         return True
     flat = address.flat
-    if not flat.names() & domains.data_loops.keys():
+    lane = next((name for name in within if domains.local_axes.get(name) == 0), None)
+    if lane is None or not flat.names() & domains.data_loops.keys():
         return False
-    for name in within:
-        if domains.local_axes.get(name) == 0:
-            step = flat.substitute({name: QuasiPolynomial.name(name) + 1}) - flat
-            return not step.is_constant or abs(step.constant_term) not in (0, 1)
-    return False
+    step = flat.substitute({lane: QuasiPolynomial.name(lane) + 1}) - flat
+    return not step.is_constant or abs(step.constant_term) not in (0, 1)

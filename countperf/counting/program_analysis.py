@@ -9,7 +9,7 @@ several iterations only are no chains.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,17 +36,16 @@ Operations = tuple[tuple[str, int], ...]
 """Kinds of operations and how many, sorted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LoopAnalysis(ShortRepr):
     """A sequential loop that each work item runs at its own pace."""
 
     iname: str  # the loop variable
     iterations: Known  # by all work items together
-    # how often all work items together come to it, whether or not it has iterations then
-    entries: Known
+    entries: Known  # how often they come to it, whether or not it has iterations then
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InstructionAnalysis(ShortRepr):
     """An instruction in a region."""
 
@@ -55,26 +54,21 @@ class InstructionAnalysis(ShortRepr):
     scope: Scope = field(repr=False, compare=False)  # where it is executed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ChainAnalysis(ShortRepr):
     """A carried chain of one work item."""
 
-    # instructions in order, and the private variables through which they feed each other
-    instructions: tuple[str, ...]
-    variables: tuple[str, ...]
+    instructions: tuple[str, ...]  # in order
+    variables: tuple[str, ...]  # through which they feed each other
     loops: tuple[str, ...]  # loops that carry the chain, outermost first
-    # operations on the chain in an iteration of the innermost of the loops, by kind and type
-    # (``fma.f32`` where an addition and a multiplication can be contracted)
+    # in an iteration of the innermost of the loops, by kind and type, contracted (``fma.f32``)
     operations: Operations
-    # iterations of all the loops together: the chain is steps times its operations long
-    steps: Known
-    # independent chains of this kind that an item has: values of copies (``unr``, ``ilp``) and of
-    # the loops inside the outermost carrying one that tell the variables apart; 1 if no constant
-    # says it
+    steps: Known  # iterations of all the loops together
+    # independent chains of this kind that an item has; 1 if no constant says it
     side_by_side: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RegionAnalysis(ShortRepr):
     """A barrier region."""
 
@@ -86,7 +80,7 @@ class RegionAnalysis(ShortRepr):
     passes: Known  # passes of all work groups through the region
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ProgramAnalysis(ShortRepr):
     """A device program."""
 
@@ -106,27 +100,19 @@ def analyze_program(
     prepared: PreparedKernel, tally: KernelTally, launch: Launch
 ) -> ProgramAnalysis:
     """Analyze the structure of a device program."""
-    grid = launch.grid
-    builder = _Builder(prepared, tally, launch)
-    return ProgramAnalysis(
-        name=launch.program.name,
-        launches=launch.number,
-        groups=tuple(grid.groups[axis] for axis in sorted(grid.groups)),
-        shape=tuple(grid.items[axis] for axis in sorted(grid.items)),
-        regions=tuple(builder.analyze_region(outline) for outline in launch.regions),
-    )
+    groups = tuple(extent for _, extent in sorted(launch.grid.groups.items()))
+    shape = tuple(extent for _, extent in sorted(launch.grid.items.items()))
+    regions = tuple(map(_Builder(prepared, tally, launch).analyze_region, launch.regions))
+    return ProgramAnalysis(launch.program.name, launch.number, groups, shape, regions)
 
 
 class _Builder:
     """Analyzes the regions of one device program."""
 
     def __init__(self, prepared: PreparedKernel, tally: KernelTally, launch: Launch) -> None:
-        self.tally = tally
-        self.launch = launch
-        self.kernel = prepared.kernel
-        self.copied = prepared.copied
+        self.tally, self.launch, self.grid = tally, launch, launch.grid
+        self.kernel, self.copied = prepared.kernel, prepared.copied
         self.domains = prepared.domains
-        self.grid = launch.grid
         self.hardware = frozenset(self.domains.local_axes) | frozenset(self.domains.group_axes)
         self.nests = {i: outline.nest(i) for outline in launch.regions for i in outline.loops}
         self.chains: dict[str, list[ChainAnalysis]] = {}
@@ -138,25 +124,20 @@ class _Builder:
         around = [loop.iname for loop in outline.around]
         barrier = LocalBarrier(within=frozenset(around), neighbors=frozenset(outline.loops))
         launch_loops = self.launch.program.launch_loops
-        instructions: list[InstructionAnalysis] = []
-        for i in ids:
-            instruction = self.tally.instruction(self.launch, outline, i)
-            scope = instruction.scope
-            executions = self.domains.executions(scope.within, scope.cases, self.grid)
-            executions = executions.scale(instruction.probability)
-            instructions.append(InstructionAnalysis(id=i, executions=executions, scope=scope))
         passes: Known = None
         with suppress(CountingError):
             grid = Grid(groups=self.grid.groups, items={})
             passes = barrier_passes(self.domains, barrier, launch_loops, grid)
-        return RegionAnalysis(
-            index=outline.index,
-            barrier_loops=tuple(name for name in around if name not in launch_loops),
-            loops=tuple(self._analyze_loops(outline, ids)),
-            instructions=tuple(instructions),
-            chains=tuple(found for i in ids for found in self.chains.get(i, ())),
-            passes=passes,
-        )
+        barrier_loops = tuple(name for name in around if name not in launch_loops)
+        loops = tuple(self._analyze_loops(outline, ids))
+        instructions = tuple(self._analyze_instruction(outline, i) for i in ids)
+        chains = tuple(found for i in ids for found in self.chains.get(i, ()))
+        return RegionAnalysis(outline.index, barrier_loops, loops, instructions, chains, passes)
+
+    def _analyze_instruction(self, outline: RegionOutline, name: str) -> InstructionAnalysis:
+        read = self.tally.instruction(self.launch, outline, name)
+        executions = self.domains.executions(read.scope.within, read.scope.cases, self.grid)
+        return InstructionAnalysis(name, executions.scale(read.probability), read.scope)
 
     def _analyze_loops(self, outline: RegionOutline, ids: list[str]) -> Iterator[LoopAnalysis]:
         inside: dict[tuple[str, ...], list[str]] = {}
@@ -168,11 +149,8 @@ class _Builder:
             if name in self.copied:
                 continue
             outside = self.hardware.union((loop.iname for loop in outline.around), outer)
-            yield LoopAnalysis(
-                iname=name,
-                iterations=self._count_points(members, outside | {name}),
-                entries=self._count_points(members, outside - {name}),
-            )
+            iterations = self._count_points(members, outside | {name})
+            yield LoopAnalysis(name, iterations, self._count_points(members, outside - {name}))
 
     def _count_points(self, members: list[str], names: frozenset[str]) -> Known:
         """Count the points of some loops in which instructions are executed, if all agree."""
@@ -182,11 +160,11 @@ class _Builder:
 
     def _find_chains(self) -> Iterator[ChainAnalysis]:
         types = _name_private_types(self.kernel)
-        bodies: dict[Loop, list[Any]] = {}  # outer ones first
+        bodies: defaultdict[Loop, list[Any]] = defaultdict(list)  # outer ones first
         for i, nest in self.nests.items():
-            if isinstance(self.kernel.id_to_insn[i], lp.MultiAssignmentBase):
-                for loop in nest:
-                    bodies.setdefault(loop, []).append(self.kernel.id_to_insn[i])
+            instruction = self.kernel.id_to_insn[i]
+            for loop in nest if isinstance(instruction, lp.MultiAssignmentBase) else ():
+                bodies[loop].append(instruction)
         cycles_by_key: dict[tuple[Any, Any], list[tuple[str, list[_Edge]]]] = {}
         for loop, body in bodies.items():
             for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
@@ -197,15 +175,11 @@ class _Builder:
         for (instructions, variables), cycles in cycles_by_key.items():
             loops, inner = tuple(loop for loop, _ in cycles), cycles[-1][1]
             operations = sum((edge.operations for edge in inner), Counter[str]())
+            lengths = tuple(sorted(operations.items()))
             within = self.kernel.id_to_insn[instructions[-1]].within_inames
-            yield ChainAnalysis(
-                instructions=instructions,
-                variables=variables,
-                loops=loops,
-                operations=tuple(sorted(operations.items())),
-                steps=trips_of(self.domains, loops, within.difference(loops)),
-                side_by_side=self._count_side_by_side(instructions[-1], loops, inner),
-            )
+            steps = trips_of(self.domains, loops, within.difference(loops))
+            number = self._count_side_by_side(instructions[-1], loops, inner)
+            yield ChainAnalysis(instructions, variables, loops, lengths, steps, number)
 
     def _count_side_by_side(self, last: str, loops: Sequence[str], cycle: Sequence[_Edge]) -> int:
         """Count the chains that loop variables in the subscripts of variables tell apart."""
@@ -265,25 +239,22 @@ def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> lis
             source = max(before) if before else max(same, default=None)
             if source is None:
                 continue
-            written = [_name_of(t) for t in instruction.assignees if _name_of(t) in types]
-            kind = types[next(iter([*written, *types]))]
+            written = (_name_of(t) for t in instruction.assignees if _name_of(t) in types)
+            kind = types[next(written, next(iter(types)))]
             ways = _yield_ways(instruction.expression, reference)
             longest = max(ways, key=len, default=[])  # from the reference to the value
-            operations = Counter(k if "." in k else f"{k}.{kind}" for k in longest)
+            operations = Counter(f"{operation}.{kind}" for operation in longest)
             result.append(_Edge(source, number, not before, reference, operations))
     return result
 
 
 def _may_be_same(left: Any, right: Any) -> bool:
     """Return whether two references may be one element; constants in subscripts tell some apart."""
-    if _name_of(left) != _name_of(right):
-        return False
-    if isinstance(left, p.Subscript) and isinstance(right, p.Subscript):
-        return not any(
-            isinstance(a, int) and isinstance(b, int) and a != b
-            for a, b in zip(left.index_tuple, right.index_tuple, strict=True)
-        )
-    return True
+    subscripts = [one.index_tuple for one in (left, right) if isinstance(one, p.Subscript)]
+    pairs = zip(*subscripts, strict=True) if len(subscripts) == 2 else ()
+    return _name_of(left) == _name_of(right) and not any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
+    )
 
 
 def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
@@ -380,10 +351,9 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
 def _function_kind(function: Any) -> str:
     if isinstance(getattr(function, "name", None), ArgExtOp):
         return "minmax"  # a comparison and the selection by it
-    name = name_of(function)
-    if name in {"min", "max", "fmin", "fmax"}:
-        return "minmax"
-    return "fma" if name in {"fma", "mad"} else "pow" if name == "pow" else "special"
+    choices = dict.fromkeys(("min", "max", "fmin", "fmax"), "minmax")
+    kinds = choices | {"fma": "fma", "mad": "fma", "pow": "pow"}
+    return kinds.get(name_of(function), "special")
 
 
 def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
@@ -404,8 +374,7 @@ def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
             cycles.append(longest[first.source])
     apart: list[list[_Edge]] = []
     for cycle in sorted(cycles, key=_weight, reverse=True):
-        members = {edge.target for edge in cycle}
-        if all(members.isdisjoint(edge.target for edge in other) for other in apart):
+        if {e.target for e in cycle}.isdisjoint(e.target for other in apart for e in other):
             apart.append(cycle)
     return apart
 

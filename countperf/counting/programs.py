@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import chain
 from math import prod
 from typing import Any, TypeAlias
 
@@ -35,8 +36,7 @@ from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
-from countperf.counting.operations.access_counter import Key
-from countperf.counting.operations.scalars import InstructionCounter
+from countperf.counting.operations.scalars import InstructionCounter, Key
 from countperf.counting.preparation import PreparedKernel, computing
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
@@ -45,8 +45,8 @@ from countperf.errors import (
     UnsupportedExpressionError,
 )
 from countperf.symbolic import sets
-from countperf.symbolic.affine import ALWAYS, NotAffineError
-from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial, one_count
+from countperf.symbolic.affine import ALWAYS, NotAffineError, try_affine
+from countperf.symbolic.piecewise import ONE_COUNT, ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
@@ -79,7 +79,7 @@ Source: TypeAlias = Node | Read
 """Source of a value that an instruction waits for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Statement(ShortRepr):
     """An instruction of the kernel as what it is executed as."""
 
@@ -105,22 +105,15 @@ class _Frame:
 
     def take(self) -> list[Source]:
         """Return what the next operation waits for: the result so far and the next part or all."""
-        taken = list(self.running)
+        end = len(self.parts)
         if isinstance(self.expr, _CHAINS):
-            if not self.used:
-                self.used = min(max(self.constants, 1), len(self.parts))
-                taken += [source for part in self.parts[: self.used] for source in part]
-            end = self.used + 1
-        else:
-            end = len(self.parts)
-        taken += [source for part in self.parts[self.used : end] for source in part]
-        self.used = min(end, len(self.parts))
-        return _unique(taken)
+            end = min((self.used or min(max(self.constants, 1), end)) + 1, end)
+        start, self.used = self.used, end
+        return _unique([*self.running, *chain(*self.parts[start:end])])
 
     def result(self) -> list[Source]:
         """Return what the value of the expression waits for."""
-        rest = [source for part in self.parts[self.used :] for source in part]
-        return _unique([*self.running, *rest, *self.own])
+        return _unique([*self.running, *chain(*self.parts[self.used :]), *self.own])
 
 
 class StatementReader(InstructionCounter):
@@ -154,14 +147,8 @@ class StatementReader(InstructionCounter):
         nodes = [*self._nodes, *self._stores]
         if self.contract:
             nodes = _contract_products(nodes, value)
-        return Statement(
-            name=instruction.id,
-            within=instruction.within_inames,
-            cases=self._guards,
-            nodes=tuple(nodes),
-            writes=tuple(self._writes),
-            value=tuple(value),
-        )
+        place = (instruction.id, instruction.within_inames, self._guards)
+        return Statement(*place, tuple(nodes), tuple(self._writes), tuple(value))
 
     def rec(self, expr: Any, /, *_: Any, **__: Any) -> DType | None:
         """Read a part of an expression and return its type."""
@@ -216,7 +203,7 @@ class StatementReader(InstructionCounter):
         elif frame.types[-1] == self._source or len(frame.parts) == 1:
             frame.parts[-1] = [self._node(key, frame.parts[-1])]
         else:
-            before = _unique([source for part in frame.parts[:-1] for source in part])
+            before = _unique([*chain(*frame.parts[:-1])])
             frame.parts[:-1] = [[self._node(key, before)], *([] for _ in frame.parts[:-2])]
 
     def map_variable(self, expr: Any) -> DType | None:
@@ -268,28 +255,22 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
             continue
         product = replace(key, kind="mul")
         for source in reversed(node.operands):
-            if (
-                isinstance(source, Node)
-                and source.key == product
-                and (source.cases, source.share) == (node.cases, node.share)
-                and uses[source] == 1
-            ):
-                node.key = replace(key, kind="fma")
-                others = [other for other in node.operands if other is not source]
-                node.operands = _unique([*others, *source.operands])
-                fused.add(source)
-                break
+            if isinstance(source, Node) and uses[source] == 1:
+                alike = (source.key, source.cases, source.share)
+                if alike == (product, node.cases, node.share):
+                    node.key = replace(key, kind="fma")
+                    others = [other for other in node.operands if other is not source]
+                    node.operands = _unique([*others, *source.operands])
+                    fused.add(source)
+                    break
     return [node for node in nodes if node not in fused]
-
-
-# --- Programs
 
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
 """Loop variables around something, and the conditions on them under which it is executed."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
 
@@ -335,11 +316,9 @@ class KernelProgram(ShortRepr):
         guards = [guard for case in cases for part in case.alternatives for guard in part]
         if any(lanes & guard.names() for guard in guards):
             return True
-        counted = self.domains.executions(within, cases, NOWHERE)
+        items = prod(self.grid.items[self.domains.local_axes[name]] for name in lanes)
         without = self.domains.executions(within - lanes, cases, NOWHERE)
-        for name in lanes:
-            without = without.scale(self.grid.items[self.domains.local_axes[name]])
-        return counted != without
+        return self.domains.executions(within, cases, NOWHERE) != without.scale(items)
 
     @memoize_method
     def find_points(self, iterations: Iterations, sub_group_size: int) -> Any:
@@ -387,17 +366,14 @@ class KernelProgram(ShortRepr):
             if not isinstance(key, MemoryAccess) or key.address_space != "local":
                 continue
             variable = self.kernel.temporary_variables[key.array]
-            number = variable.dtype.numpy_dtype.itemsize
-            for extent in variable.storage_shape or variable.shape:
-                try:
-                    number *= int(self.domains.to_polynomial(extent).evaluate(parameters))
-                except NotAffineError as error:
-                    raise UnsupportedExpressionError(
-                        f"kernel '{self.kernel.name}', array '{key.array}': its extent {extent} is "
-                        "no polynomial of the sizes; declare its shape"
-                    ) from error
+            number = try_affine(self.domains.to_polynomial, variable.nbytes)
+            if number is None:
+                raise UnsupportedExpressionError(
+                    f"kernel '{self.kernel.name}', array '{key.array}': its size {variable.nbytes}"
+                    " is no polynomial of the sizes; declare its shape"
+                )
             storage = variable.base_storage or key.array
-            largest[storage] = max(largest.get(storage, 0), number)
+            largest[storage] = max(largest.get(storage, 0), int(number.evaluate(parameters)))
         return sum(largest.values())
 
 
@@ -423,7 +399,7 @@ def kernel_programs(
             name=launch.program.name,
             domains=domains,
             grid=launch.grid,
-            launches=launch.number or one_count(),
+            launches=launch.number or ONE_COUNT,
             launch_loops=launch.program.launch_loops,
             body=launch.program.body,
             by_id=by_id,
@@ -434,9 +410,6 @@ def kernel_programs(
     )
 
 
-# --- Instructions of a kernel's sub-groups at given sizes
-
-
 def sub_group_work(
     programs: tuple[KernelProgram, ...], parameters: Mapping[str, int], *, sub_group_size: int
 ) -> dict[str, int]:
@@ -444,31 +417,24 @@ def sub_group_work(
     names = ("launched", "arithmetic", "load", "store", "local", "passes", "barrier")
     totals: dict[str, int] = dict.fromkeys(names, 0)
     for program in programs:
-        numbers = (program.launches, *program.grid.groups.values())
-        groups = prod(int(number.evaluate(parameters)) for number in numbers)
+        groups = int((program.launches * program.grid.work_groups).evaluate(parameters))
         per_group = program.sub_groups_per_group(sub_group_size)
         totals["launched"] += groups * per_group
         waits = int(program.barriers.evaluate(parameters))
         totals["barrier"] += waits // program.grid.group_size * per_group
         for key, number in program.instruction_totals(sub_group_size).items():
-            match key:
-                case Operation(type_name=type_name) if type_name.startswith("f"):
-                    name = "arithmetic"
-                case MemoryAccess(address_space="global", direction=direction):
-                    name = direction
-                case MemoryAccess(address_space="local"):
-                    name = "local"
-                case _:
-                    continue
+            if isinstance(key, MemoryAccess):
+                name = key.direction if key.address_space == "global" else "local"
+            elif key.type_name.startswith("f"):
+                name = "arithmetic"
+            else:
+                continue
             totals[name] += round(number.evaluate(parameters))
         for access in program.accesses:
             if access.access.address_space == "local":
                 conflicts = bank_conflicts(access, parameters, sub_group_size=sub_group_size)
                 totals["passes"] += conflicts.total
     return totals
-
-
-# --- Memory traffic of sub-groups: lines, sectors, passes over the banks of local memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from loopy.kernel.data import VectorizeTag
 
-from countperf.counting.accesses import step_along
+from countperf.counting.accesses import address_of, step_along
 from countperf.counting.device_programs import LocalBarrier
 from countperf.counting.domains import Domains
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess
@@ -26,7 +26,7 @@ from countperf.symbolic.quasipolynomial import ZERO, Atom, Floor, QuasiPolynomia
 from countperf.text import ShortRepr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scope:
     """Loops and conditions under which an instruction, or a part of it, is executed."""
 
@@ -45,9 +45,6 @@ class Scope:
         return {name: axes[name] for name in self.within if name in axes}
 
 
-_OPERATIONS = 500_000
-"""Limit of isl's operations, about a second; beyond it a trip count or slot count is refused."""
-
 Known = PiecewiseQuasiPolynomial | None
 """A count; None where it is not known."""
 
@@ -58,7 +55,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     outside, _ = domains.trip_statistics(frozenset(around))
     if not counted:
         return factor
-    with _limit(domains, f"the trip count of {', '.join(sorted(counted))}"):
+    with suppress(CountingError), domains.limit(f"the trip count of {sorted(counted)}"):
         factored = domains.factored(counted | outside)
         if factored is not None:
             outside &= frozenset[str]().union(*map(factored.component_of, counted))
@@ -74,24 +71,13 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     return None
 
 
-@contextmanager
-def _limit(domains: Domains, what: str) -> Generator[None]:
-    """Leave a block, which goes on behind it, where isl refuses a count or takes too long."""
-    what = f"kernel '{domains.kernel.name}': {what}"
-    with suppress(CountingError), isl_sets.limit_operations(_OPERATIONS, what):
-        yield
-
-
 def slots_of(scope: Scope) -> Known:
-    """Count the slots of an instruction: passes of a group through it, times the items of a group.
-
-    Items that have nothing to do in a pass have a slot all the same.
-    """
+    """Count the slots of an instruction: passes of a group through it, times all its items."""
     domains = scope.domains
     counted, _ = domains.trip_statistics(scope.within)
     if counted != scope.within:
         return None  # data decides how often a loop runs in each item
-    with _limit(domains, f"the slots in {', '.join(sorted(scope.within))}"):
+    with suppress(CountingError), domains.limit(f"the slots in {sorted(scope.within)}"):
         return _count_slots(scope)
     return None
 
@@ -149,10 +135,7 @@ def _find_lane_dependent_start(
 def barrier_passes(
     domains: Domains, barrier: LocalBarrier, launch_loops: frozenset[str], grid: Grid
 ) -> PiecewiseQuasiPolynomial:
-    """Count the barriers that all work items of all launches together pass.
-
-    Within each group, the loops around the barrier that are no hardware axes decide it.
-    """
+    """Count the barriers that all work items of all launches together pass."""
     loops = barrier.within | launch_loops
     for name in loops:
         if domains.kernel.inames[name].tags_of_type(VectorizeTag):
@@ -197,16 +180,10 @@ AxisKind = Literal["local", "group", "loop", "barrier loop", "launch loop", "unr
 class AxisStride(ShortRepr):
     """Change of an access's address along one axis of the launch or one loop."""
 
-    # what runs along it: work items of a group, groups, iterations of an item's own loop, of a loop
-    # that contains barriers, of a host loop around the launch, or copies of the instruction
-    # (``unr``, ``ilp``)
-    kind: AxisKind
+    kind: AxisKind  # "loop" is an item's own one; "unrolled" are copies of the instruction
     axis: int | None  # number of the local or group axis; None for loops
-    # the loop variable; None for an axis of the launch that the access does not use (all items
-    # along it access the same element)
-    iname: str | None
-    # signed change of the address from one value to the next, elements; None where it is not the
-    # same everywhere, or where the address is read from data
+    iname: str | None  # the loop variable; None for an axis that the access does not use
+    # change of the address from one value to the next, elements; None if uneven, or read from data
     stride: QuasiPolynomial | None
 
     def __str__(self) -> str:
@@ -220,7 +197,9 @@ def strides_of(
 ) -> tuple[AxisStride, ...]:
     """Return the strides along all axes of the launch and all loops around an access."""
     domains = scope.domains
-    address = domains.opaque_address(access)
+    address = domains.address(access)
+    if address is None:  # in private scalars too where data decides it
+        address = address_of(access, domains.layout_of(access), domains.to_opaque)
     flat = None if address is None else address.with_values(domains.determined(scope.within)).flat
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
@@ -244,10 +223,7 @@ def strides_of(
 def _find_stride(
     scope: Scope, flat: QuasiPolynomial | None, name: str | None, *, of_most: bool = False
 ) -> QuasiPolynomial | None:
-    """Return the change of an address along a loop: the only one, or that of most lanes.
-
-    None if there is none; neighbors that stay or go on by one element count as going on.
-    """
+    """Return the change of an address along a loop: the only one, or that of most lanes."""
     if flat is None:
         return None
     names, domains = flat.names(), scope.domains
@@ -324,7 +300,7 @@ def _changes(expression: QuasiPolynomial, name: str) -> list[_Change]:
     for combination in product(*options):
         moved: dict[Atom, QuasiPolynomial] = {name: following}
         for floor, (change, _, _) in zip(floors, combination, strict=True):
-            moved[floor] = QuasiPolynomial.atom(floor) + change
+            moved[floor] = QuasiPolynomial.name(floor) + change
         conditions = frozenset[QuasiPolynomial]().union(*(c for _, c, _ in combination))
         share = prod((part for _, _, part in combination), start=Fraction(1))
         changes.append((expression.map_atoms(moved.get) - expression, conditions, share))
@@ -345,7 +321,7 @@ def _changes_of_floor(floor: Floor, name: str) -> list[_Change]:
             changes.append((stays, conditions, share))
             continue
         after = (floor.numerator + change).floor_divide(floor.denominator)
-        jump = after - QuasiPolynomial.atom(floor) - low
+        jump = after - QuasiPolynomial.name(floor) - low
         part = Fraction(rest, floor.denominator)
         changes.append((stays, conditions | {jump, -jump}, share * (1 - part)))
         changes.append((stays + 1, conditions | {jump - 1, 1 - jump}, share * part))

@@ -34,33 +34,25 @@ def require_sizes(
             )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class SizeParameters(ShortRepr):
     """The size parameters of a kernel."""
 
     kernel: str  # name of the kernel
     names: tuple[str, ...]  # size parameters, sorted
     assumptions: str  # parameters for which the kernel is valid, in isl's notation
-    # the same as alternatives: what must be at least zero, and what must be zero
-    guards: tuple[Guards, ...]
-    # values of parameters that need not be given, in terms of those that have to be
+    guards: tuple[Guards, ...]  # alternatives: what must be at least zero, and what must be zero
+    # values of parameters that need not be given, in terms of the others
     defaults: Mapping[str, QuasiPolynomial] = field(default_factory=dict[str, QuasiPolynomial])
 
     @classmethod
     def of(
-        cls,
-        kernel: Any,
-        names: frozenset[str],
-        defaults: Mapping[str, QuasiPolynomial] | None = None,
+        cls, kernel: Any, names: frozenset[str], defaults: Mapping[str, QuasiPolynomial]
     ) -> SizeParameters:
         """Read them from a kernel."""
-        return cls(
-            kernel=kernel.name,
-            names=tuple(sorted(names)),
-            assumptions=assumptions_text(assumptions_of(kernel)),
-            guards=tuple(guards_of(assumptions_of(kernel))),
-            defaults=dict(defaults or {}),
-        )
+        assumed = assumptions_of(kernel)
+        stated = (assumptions_text(assumed), tuple(guards_of(assumed)))
+        return cls(kernel.name, tuple(sorted(names)), *stated, defaults)
 
     def checked(
         self,
@@ -70,10 +62,7 @@ class SizeParameters(ShortRepr):
         held: Mapping[str, range] | None = None,
         arrays: bool = False,
     ) -> dict[str, Any]:
-        """Return the values of all parameters as Python integers, or as arrays of them.
-
-        Those that are `idle`, which decide nothing, and those in `defaults` need not be given.
-        """
+        """Return the values of all parameters; those `idle` or in `defaults` need not be given."""
         for name in parameters:
             if name not in self.names:
                 listed = ", ".join(self.names) or "none"
@@ -92,16 +81,12 @@ class SizeParameters(ShortRepr):
         for name, value in values.items():
             if isinstance(value, np.ndarray) and not arrays:
                 raise self._error(name, f"parameter {name} is an array; pass an integer")
-        for name in missing:
-            if name in self.defaults:
-                values[name] = self.defaults[name].evaluate(_exact(values))
+        for name in self.defaults.keys() & missing:
+            values[name] = self.defaults[name].evaluate(_exact(values))
         for name, some in (held or {}).items():
-            value = values.get(name, ())
-            if isinstance(value, int):
-                check_range(self.kernel, name, value, some)
-            elif np.size(value):
-                for end in (np.min(value), np.max(value)):
-                    check_range(self.kernel, name, int(end), some)
+            given = np.asarray(values.get(name, ()))
+            for end in (given.min(), given.max()) if given.size else ():
+                check_range(self.kernel, name, int(end), some)
         self._check_assumptions(values)
         return values
 
@@ -117,13 +102,10 @@ class SizeParameters(ShortRepr):
                 raise self._error(name, str(error)) from error
         array = np.asarray(value)
         if array.dtype.kind not in "iu":
-            why = f"parameter {name} is an array of {array.dtype}; pass integers"
-            raise self._error(name, why)
+            raise self._error(name, f"parameter {name} is an array of {array.dtype}; pass integers")
         if array.dtype == np.uint64 and array.size and int(array.max()) >= 2**63:
             return array.astype(object)
         return array.astype(np.int64, copy=False)
-
-    # --- assumptions
 
     @cached_property
     def guarded(self) -> frozenset[str]:
@@ -153,10 +135,8 @@ class SizeParameters(ShortRepr):
 
 def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return integers with which nothing wraps, also in arrays."""
-    return {
-        name: value.astype(object) if isinstance(value, np.ndarray) else value
-        for name, value in values.items()
-    }
+    arrays = {n: v.astype(object) for n, v in values.items() if isinstance(v, np.ndarray)}
+    return {**values, **arrays}
 
 
 def _checks(guards: Guards, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -168,21 +148,15 @@ def _checks(guards: Guards, values: Mapping[str, Any]) -> Iterator[tuple[str, An
         yield f"{guard} = 0", guard.evaluate(values) == 0
 
 
-# --- Ranges of sizes that the types of integer arguments can represent
-
-
 def size_ranges(kernel: Any) -> dict[str, range]:
     """Return which values the integer arguments of a kernel of Loopy's hold, by name."""
-    ranges: dict[str, range] = {}
-    for argument in kernel.args:
-        if hasattr(argument, "dim_tags"):
-            continue
-        known = getattr(argument.dtype, "numpy_dtype", kernel.index_dtype.numpy_dtype)
-        kind = np.dtype(known)
-        if kind.kind in "iu":
-            limits = np.iinfo(kind)
-            ranges[argument.name] = range(int(limits.min), int(limits.max) + 1)
-    return ranges
+    types = {
+        argument.name: getattr(argument.dtype, "numpy_dtype", kernel.index_dtype.numpy_dtype)
+        for argument in kernel.args
+        if not hasattr(argument, "dim_tags")
+    }
+    limits = {name: np.iinfo(kind) for name, kind in types.items() if np.dtype(kind).kind in "iu"}
+    return {name: range(int(ends.min), int(ends.max) + 1) for name, ends in limits.items()}
 
 
 def check_range(kernel: str, name: str, value: int, held: range) -> None:

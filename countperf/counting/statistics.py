@@ -7,9 +7,8 @@ access (utilization class). The probability of ``not c`` follows from that of ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from math import isfinite
@@ -17,15 +16,9 @@ from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
-from loopy.kernel.data import ConcurrentTag
-from loopy.schedule import EnterLoop
 
 from countperf.counting.expression_types import text_of
 from countperf.errors import CountingError, DataDependentControlFlowError
-from countperf.symbolic import isl_sets, sets
-from countperf.symbolic.cardinality import count_within
-from countperf.symbolic.kernel_sets import assumptions_of, domains_of
-from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 
 ACCESS_CLASSES = (
     "uniform",
@@ -66,7 +59,7 @@ class Statistics:
             if value not in ACCESS_CLASSES:
                 raise self.error(
                     f"the access pattern of '{name}' is {value!r}; pass one of "
-                    f"{', '.join(ACCESS_CLASSES)}",
+                    f"{', '.join(ACCESS_CLASSES)}"
                 )
             self.patterns[name] = value
             return
@@ -74,12 +67,12 @@ class Statistics:
         if number is None:
             raise self.error(
                 f"the statistic for '{name}' is {value!r}; pass a trip count or probability that "
-                "is at least zero, or an access pattern such as 'stride1'",
+                "is at least zero, or an access pattern such as 'stride1'"
             )
         if name not in self.inames and number > 1:
             raise self.error(
                 f"'{name}' is no loop of the kernel (loops: {', '.join(sorted(self.inames))}), "
-                f"and {value} is no probability",
+                f"and {value} is no probability"
             )
         self.numbers[name] = number
 
@@ -151,110 +144,3 @@ class Statistics:
     def unused(self) -> list[str]:
         """Return the names that were never used."""
         return [name for name in (*self.numbers, *self.patterns) if name not in self.taken]
-
-
-_OPERATIONS = 500_000  # of isl: beyond, a trip count counts as unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataLoop:
-    """A loop whose values data decides."""
-
-    iname: str  # its loop variable
-    reads: tuple[str, ...]  # variables in its bounds that are no size parameters
-    # its trip count where the sizes alone decide it, as of a loop from ``s`` to ``s + 4``
-    trips: PiecewiseQuasiPolynomial | None
-
-
-def yield_entered_loops(kernel: Any) -> Iterator[str]:
-    """Yield the loops of a schedule, outer ones before those inside them."""
-    return (item.iname for item in kernel.linearization if isinstance(item, EnterLoop))
-
-
-def data_loops(
-    kernel: Any,
-    sizes: Collection[str],
-    joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
-) -> dict[str, DataLoop]:
-    """Return the loops around instructions whose values depend on more than sizes."""
-    inames = kernel.all_inames()
-    parameters = {
-        n for domain in domains_of(kernel) for n in isl_sets.names_of(domain, parameters=True)
-    }
-    if parameters <= inames | set(sizes):
-        return {}
-    used = frozenset[str]().union(*(i.within_inames for i in kernel.instructions))
-    order = {name: number for number, name in enumerate(yield_entered_loops(kernel))}
-    loops: dict[str, DataLoop] = {}
-    for name in sorted(used):
-        whole = joint_domain(frozenset([name]))
-        reads = _read_by(sets.project_onto(whole, [name]), sizes)
-        if reads:
-            names = isl_sets.names_of(whole, parameters=False)
-            is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
-            around = frozenset(
-                other
-                for other in names
-                if other != name
-                and not is_parallel[name]
-                and (is_parallel[other] or order.get(other, -1) < order.get(name, -1))
-            )
-            trips = _count_trips(kernel, name, around, whole)
-            if trips is not None and not trips.names() <= set(sizes):
-                trips = None
-            loops[name] = DataLoop(iname=name, reads=reads, trips=trips)
-    return loops
-
-
-def _read_by(line: isl_sets.IntegerSet, sizes: Collection[str]) -> tuple[str, ...]:
-    """Return the parameters beside sizes on which the values in a set depend."""
-    unknown = [name for name in isl_sets.names_of(line, parameters=True) if name not in sizes]
-    if not unknown or sets.without_parameters(line, unknown) is not None:
-        return ()
-    reads = [name for name in unknown if sets.without_parameters(line, [name]) is None]
-    return tuple(reads or unknown)
-
-
-def _count_trips(
-    kernel: Any, name: str, around: frozenset[str], whole: isl_sets.IntegerSet
-) -> PiecewiseQuasiPolynomial | None:
-    """Count the iterations of a loop for given values of those around it; None if unknown."""
-    joint = sets.project_onto(whole, around | {name})
-    what = f"kernel '{kernel.name}': the trip count of {name}"
-    try:
-        with isl_sets.limit_operations(_OPERATIONS, what):
-            return count_within(sets.under_assumptions(joint, assumptions_of(kernel)), around)
-    except CountingError:
-        return None
-
-
-def check_trip_counts(
-    statistics: Statistics, bounds_of: Callable[[str], tuple[int | None, int | None]]
-) -> None:
-    """Refuse mean trip counts that bounds rule out."""
-    for name, given in statistics.numbers.items():
-        low, high = bounds_of(name) if name in statistics.inames else (None, None)
-        if low is not None and high is not None and given > high - low + 1:
-            raise statistics.error(
-                f"the mean trip count of '{name}' is {float(given):g}, but its bounds let it run "
-                f"{high - low + 1} times at most",
-            )
-
-
-def refuse_loops_beside(
-    kernel: Any,
-    loops: Mapping[str, DataLoop],
-    joint_domain: Callable[[frozenset[str]], isl_sets.IntegerSet],
-) -> None:
-    """Refuse instructions that run only where a loop over data that is not around them does."""
-    if not loops:
-        return
-    for within in {i.within_inames for i in kernel.instructions}:
-        names = isl_sets.names_of(joint_domain(within), parameters=False) if within else ()
-        for name in sorted(set(names).difference(within).intersection(loops)):
-            raise DataDependentControlFlowError(
-                f"kernel '{kernel.name}': an instruction in the loops "
-                f"{', '.join(sorted(within))} shares a domain with '{name}', which is not around "
-                "it: it runs only where that loop does, which data decides; write a domain of its "
-                f"own for '{name}'"
-            )

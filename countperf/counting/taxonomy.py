@@ -1,8 +1,7 @@
 """The names of kernel properties and their units.
 
-Names are dot-separated and lower case, the same in Python, on the command line, in documents and
-in messages. After Stevens & Klöckner (2016), "A Unified, Hardware-Fitted, Cross-GPU Performance
-Model", section 2; properties that the paper lacks extend its grammar.
+After Stevens & Klöckner (2016), "A Unified, Hardware-Fitted, Cross-GPU Performance Model", section
+2; properties that the paper lacks extend its grammar.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, Counte
 from countperf.errors import PropertyNameError
 
 COUNTING_RULES_VERSION = 10
-"""Raised whenever the same kernel would get other counts; weights fitted under another version
-do not apply."""
+"""Raised whenever the same kernel would get other counts; other weights do not apply."""
 
 
 def _no_newer(rules: int) -> int:
@@ -40,9 +38,8 @@ UNKNOWN_GROUPS = "code.groups_unknown"
 """Work groups of launches in which data decides what each of them executes (compiled code)."""
 
 View = Literal["source", "compiled", "structure"]
-"""True if a kernel's counts are those of what Loopy emits, of what a compiler leaves of it, or what
-Loopy emits and beside it, as ``site...`` and ``bytes...``, what a compiler leaves by how it is
-executed."""
+"""Counts of what Loopy emits, of what a compiler leaves, or of what Loopy emits and beside it, as
+``site...`` and ``bytes...``, what a compiler leaves by how it is executed."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 
@@ -54,10 +51,7 @@ _BITS = r"(?P<bits>[1-9]\d*)"
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 
 _UNITS: tuple[tuple[str, str], ...] = (
-    (
-        rf"flop\.(?:add|mul|div|pow|fma|minmax|compare|select|convert|neg)\.{_REAL}",
-        "operation",
-    ),
+    (rf"flop\.(?:add|mul|div|pow|fma|minmax|compare|select|convert|neg)\.{_REAL}", "operation"),
     (rf"flop\.special\.{_REAL}(?:\.\w+)?", "operation"),
     (rf"iop\.\w+\.{_INTEGER}(?:\.\w+)?", "operation"),
     # by element size in bits and amortized stride; ``min`` is the smaller of loads and stores
@@ -98,12 +92,8 @@ for _pattern, _unit in _UNITS:
 PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
 """First parts of property names."""
 
-_NOT_EMITTED = frozenset(
-    (
-        *(keys.SITE_ROOT, ISSUE_ROOT, *keys.FOOTPRINT_ROOTS),
-        *("code", "miss", "spill", "transactions", "subgroups", "distinct"),
-    )
-)
+_OF_CODE = ("code", "miss", "spill", "transactions", "subgroups", "distinct")
+_NOT_EMITTED = frozenset((keys.SITE_ROOT, ISSUE_ROOT, *keys.FOOTPRINT_ROOTS, *_OF_CODE))
 
 
 def is_emitted(name: str) -> bool:
@@ -129,11 +119,6 @@ def validate_name(name: str) -> str:
     """Return a property name if it follows the grammar."""
     property_unit(name)
     return name
-
-
-# --- Counts that rest on assumptions about compilers and caches, and are no facts of the program
-# The structure view sorts executions by where a compiler is assumed to put them and by which cache
-# is assumed to serve them. How many there are in all is exact; how they are sorted is not.
 
 
 def assumption_of(name: str, caches: CountedCaches | None = None) -> str:

@@ -2,30 +2,239 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from countperf.counting import taxonomy
-from countperf.counting.counts import (
-    Count,
-    CountsAt,
-    VectorDocument,
-    counts_at_sizes,
-    granularity_of,
-)
+from countperf.counting.keys import Granularity
 from countperf.counting.size_parameters import SizeParameters
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.structure.site_keys import site_key
 from countperf.counting.taxonomy import View
+from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError
 from countperf.sizes import merge_sizes
+from countperf.steps import stepped
 from countperf.symbolic.compiled import CompiledCounts, CountSource
-from countperf.symbolic.isl_sets import from_isl_text
+from countperf.symbolic.isl_sets import from_isl_text, to_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 from countperf.text import Column, Printed, Result, point_text, shortened, table_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Count of one property, symbolic in the parameters.
+
+    Counts of one granularity add up, by ``+`` and by ``sum``, and may be multiplied by integers.
+
+    Examples
+    --------
+    >>> three = Count(quantity=PiecewiseQuasiPolynomial.from_value(3))
+    >>> str(sum([three, 2 * three]))
+    '{ 9 }'
+    """
+
+    quantity: PiecewiseQuasiPolynomial  # the count
+    granularity: Granularity = Granularity.WORK_ITEM  # what one unit is executed by
+    exact: bool = True  # whether it is what is executed; else it rests on what the caller passed
+    reason: str = ""  # why it is not exact; empty if it is
+    integral: bool = True  # whether values are integers; not where it was scaled by a fraction
+
+    def __post_init__(self) -> None:
+        if type(self.granularity) is not Granularity:
+            listed = ", ".join(str(member) for member in Granularity)
+            raise CountingError(
+                f"{self.granularity!r} is no granularity of a count; pass a member of Granularity "
+                f"({listed})"
+            )
+
+    def __add__(self, other: Count) -> Count:
+        if self.granularity is not other.granularity:
+            raise CountingError(
+                f"counts per {self.granularity.value} and per {other.granularity.value} cannot be "
+                "added; keep them apart, or evaluate them and convert explicitly"
+            )
+        reasons = {r for part in (self.reason, other.reason) for r in part.split("; ") if r}
+        return Count(
+            quantity=self.quantity + other.quantity,
+            granularity=self.granularity,
+            exact=self.exact and other.exact,
+            reason="; ".join(sorted(reasons)),
+            integral=self.integral and other.integral,
+        )
+
+    def __radd__(self, other: int) -> Count:
+        return self if other == 0 else NotImplemented
+
+    def __mul__(self, factor: int | Fraction) -> Count:
+        integral = self.integral and factor == int(factor)
+        return replace(self, quantity=self.quantity.scale(factor), integral=integral)
+
+    __rmul__ = __mul__
+
+    def __str__(self) -> str:
+        return to_isl_text(self.quantity) or str(self.quantity)
+
+    def __repr__(self) -> str:
+        exact = "" if self.exact else ", not exact"
+        return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
+
+
+GROUP_SHAPE = ("items", "rows")
+"""Names of properties that say how large work groups are."""
+
+
+def says_group_shape(names: Iterable[str]) -> bool:
+    """Return whether counts of these names say how large the work groups are, all alike."""
+    known = set(names)
+    return "groups" not in known or known.issuperset(GROUP_SHAPE) or len(_shapes_of(known)) == 1
+
+
+def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return work items and rows of all groups; nothing where no group is launched."""
+    if "groups" not in counts:
+        return {}
+    shapes = _shapes_of(counts)
+    if not shapes:
+        raise CountingError(
+            "these counts do not say how many items work groups have: count the kernel in the"
+            " structure view, or give items and rows themselves"
+        )
+    if len(shapes) > 1:
+        listed = ", ".join(f"{row}x{rows}" for row, rows in sorted(shapes))
+        raise CountingError(
+            f"work groups of several shapes are launched ({listed}), and the counts do not say how"
+            " many of each: the kernel has no items and rows for a model"
+        )
+    ((row, rows),) = shapes
+    return {"items": counts["groups"] * (row * rows), "rows": counts["groups"] * rows}
+
+
+def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
+    """Return row length and number of rows of the groups."""
+    return {key.site.shape for key in map(site_key, names) if key is not None}
+
+
+_GRANULARITIES = {
+    **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
+    "launches": Granularity.LAUNCH,
+}
+
+
+def granularity_of(name: str) -> Granularity:
+    """Return what one unit of a property is executed by."""
+    return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
+
+
+CountsAt = Callable[[Mapping[str, int]], Mapping[str, Any]]
+
+
+def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Evaluate counts without a formula, one by one where parameters are arrays."""
+    shape = np.broadcast_shapes(*(np.shape(value) for value in values.values()))
+    if not shape:
+        return dict(counts_at({name: int(value) for name, value in values.items()}))
+    rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
+    counts_by_index = {
+        index: counts_at({name: int(row[index]) for name, row in rows.items()})
+        for index in stepped(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
+    }
+    names = sorted({name for counts in counts_by_index.values() for name in counts})
+    rows_by_name = {name: [c.get(name, 0) for c in counts_by_index.values()] for name in names}
+    return {
+        name: np.array([float(n) if isinstance(n, Fraction) else n for n in row]).reshape(shape)
+        for name, row in rows_by_name.items()
+    }
+
+
+_Read = TypeVar("_Read")
+
+
+def _readable(read: Callable[[Any], object]) -> AfterValidator:
+    """Make a validator of a part that a function reads."""
+
+    def check(part: _Read) -> _Read:
+        try:
+            read(part)
+        except CountingError as error:
+            raise ValueError(str(error)) from error
+        return part
+
+    return AfterValidator(check)
+
+
+_PolynomialText = Annotated[str, _readable(parse_polynomial)]
+
+
+class _GuardsPart(Part):
+    nonnegative: tuple[_PolynomialText, ...] = ()
+    zero: tuple[_PolynomialText, ...] = ()
+
+
+class _TermPart(Part):
+    value: str
+    nonnegative: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+
+
+def _read_terms(terms: Iterable[_TermPart]) -> PiecewiseQuasiPolynomial:
+    return PiecewiseQuasiPolynomial.from_document([vars(term) for term in terms])
+
+
+class _CountPart(Part):
+    terms: Annotated[tuple[_TermPart, ...], _readable(_read_terms)]
+    exact: bool = True
+    reason: str = ""
+
+
+class VectorDocument(Document):
+    """Document of a property vector."""
+
+    remade_by: ClassVar[str] = (
+        "count the kernel again (countperf count KERNEL), or measure again (countperf measure) and"
+        " fit what that writes (countperf fit FILE)"
+    )
+    format: Literal["countperf-property-vector"] = "countperf-property-vector"
+    version: Literal[2] = 2
+    counting_rules: taxonomy.CountingRules = taxonomy.COUNTING_RULES_VERSION
+    view: View = "source"
+    caches: CountedCaches | None = None
+    kernel: str
+    parameters: tuple[str, ...]
+    assumptions: str
+    assumption_guards: tuple[_GuardsPart, ...]
+    defaults: dict[str, _PolynomialText] = Field(default_factory=dict[str, str])
+    counts: dict[Annotated[str, AfterValidator(taxonomy.validate_name)], _CountPart]
+
+
+def caches_of(document: Mapping[str, Any]) -> CountedCaches:
+    """Return the caches that the document of a property vector states, by default our own."""
+    stated = document.get("caches")
+    if stated is None:
+        return DEFAULT_CACHES
+    return validate(CountedCaches, stated, root="$.properties.caches")
+
+
+AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
+"""First parts of the names that have no formula (`countperf.counting.analysis`)."""
+
+_ROOT = re.compile(
+    rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"
+)
+
+
+def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what names, or patterns of them, begin with that say which transactions are meant."""
+    return tuple(sorted({match.group() for match in map(_ROOT.match, names) if match}))
+
 
 _COMPARED = ("kernel", "parameters", "assumption_guards", "view", "defaults", "caches")
 _SHARED = (*_COMPARED, "assumptions", "ranges")
@@ -43,22 +252,13 @@ class PropertyVector(Result, Mapping[str, Count]):
     parameters : iterable of str
         Size parameters; those of the counts are added.
     assumptions, assumption_guards : str, tuple of (nonnegative, zero)
-        What the parameters must satisfy, for messages, and as alternatives of guards; no guards if
-        everything is allowed.
+        What the parameters must satisfy, in words and as alternatives.
     defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given, in terms of the others: offsets of arrays, and
-        strides that Loopy leaves to the caller.
+        Values of parameters that need not be given: offsets of arrays, and strides.
     caches : CountedCaches, optional
         Caches of the device that the kernel was counted for, in the structure view.
     ranges : mapping from str to range
-        Parameters that the types of a kernel's arguments hold.
-
-    Raises
-    ------
-    PropertyNameError
-        A name is not of the taxonomy.
-    CountingError
-        A count has another granularity than its property.
+        Values that the types of a kernel's arguments hold.
     """
 
     def __init__(
@@ -97,8 +297,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         self.ranges = ranges or {}
         self._anew: Callable[[Mapping[str, int]], PropertyVector] | None = None
 
-    # --- mapping
-
     def __getitem__(self, name: str) -> Count:
         count = self._counts.get(name)
         if count is not None:
@@ -136,32 +334,17 @@ class PropertyVector(Result, Mapping[str, Count]):
         return all(count.exact for count in self._counts.values())
 
     def caveat(self, name: str) -> str:
-        """Return why a count is no fact of the program; empty if it is one.
-
-        It may rest on what the caller passed, on an upper bound, or on assumptions about compilers
-        and caches.
-        """
+        """Return why a count is no fact of the program; empty if it is one."""
         count = self._counts[name]
         return taxonomy.assumption_of(name, self.caches) if count.exact else count.reason
 
     @classmethod
     def from_mapping(
-        cls,
-        counts: Mapping[str, str | int],
-        *,
-        kernel: str = "by hand",
-        view: View = "source",
+        cls, counts: Mapping[str, str | int], *, kernel: str = "by hand", view: View = "source"
     ) -> PropertyVector:
         """Build a vector by hand.
 
         Counts are piecewise quasi-polynomials in isl's notation, or numbers.
-
-        Raises
-        ------
-        PropertyNameError
-            A name is not of the taxonomy.
-        CountingError
-            A text is no piecewise quasi-polynomial.
 
         Examples
         --------
@@ -169,14 +352,11 @@ class PropertyVector(Result, Mapping[str, Count]):
         >>> vector.evaluate(n=3)
         {'flop.add.f32': 9}
         """
-        return cls(
-            {
-                name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
-                for name, value in counts.items()
-            },
-            kernel=kernel,
-            view=view,
-        )
+        read = {
+            name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
+            for name, value in counts.items()
+        }
+        return cls(read, kernel=kernel, view=view)
 
     def mapped(
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
@@ -197,10 +377,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         return changed
 
     def recount(self, count: Callable[[Mapping[str, int]], PropertyVector]) -> PropertyVector:
-        """Return the vector of a kernel whose statistics depend on its sizes.
-
-        `evaluate` counts it at each size; formulas are those of this vector.
-        """
+        """Return the vector of a kernel that `evaluate` counts anew at each size."""
         return self._change(_anew=count)
 
     def knows(self, root: str) -> bool:
@@ -209,10 +386,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         return at_sizes or any(f"{name}.".startswith(f"{root}.") for name in self._counts)
 
     def with_counts_at(self, counts: CountsAt, *roots: str) -> PropertyVector:
-        """Return the vector with counts that have no formula, which `evaluate` adds.
-
-        Their names begin with the roots; what was known at sizes of the same ones is replaced.
-        """
+        """Return the vector with counts that have no formula, whose names begin with the roots."""
         return self._change(_at_sizes={**self._at_sizes, roots: counts})
 
     def emitted(self) -> PropertyVector:
@@ -225,14 +399,11 @@ class PropertyVector(Result, Mapping[str, Count]):
         emitted.view, emitted.caches = "source", None
         return emitted
 
-    # --- evaluation
-
     @cached_property
     def compiled(self) -> CompiledCounts:
         """The counts as a function of all parameters, which are not checked."""
         return CompiledCounts(
-            self.parameters,
-            [(c.quantity, c.exact and c.integral) for c in self._counts.values()],
+            self.parameters, [(c.quantity, c.exact and c.integral) for c in self._counts.values()]
         )
 
     def evaluate(
@@ -283,13 +454,8 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     @cached_property
     def _sizes(self) -> SizeParameters:
-        return SizeParameters(
-            kernel=self.kernel,
-            names=self.parameters,
-            assumptions=self.assumptions,
-            guards=self.assumption_guards,
-            defaults=self.defaults,
-        )
+        stated = (self.assumptions, self.assumption_guards, self.defaults)
+        return SizeParameters(self.kernel, self.parameters, *stated)
 
     def condition(self, source: CountSource) -> str:
         """Write the condition that integers are sizes of the kernel."""
@@ -301,8 +467,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         alternatives = [source.guards(*guards) or ["True"] for guards in self.assumption_guards]
         some = " or ".join(f"({' and '.join(guards)})" for guards in alternatives)
         return " and ".join([*both, f"({some or True})"])
-
-    # --- documents
 
     def to_document(self) -> dict[str, Any]:
         """Return a JSON-able document that `from_document` reads back equal."""
@@ -332,17 +496,19 @@ class PropertyVector(Result, Mapping[str, Count]):
 
     @classmethod
     def from_document(cls, document: Any) -> PropertyVector:
-        """Read back what `to_document` wrote.
-
-        Raises
-        ------
-        DocumentError
-            The document is none of a property vector, damaged, or of an unknown version.
-        """
+        """Read back what `to_document` wrote; raise `DocumentError` for anything else."""
         stored = VectorDocument.from_object(document)
         caches = stored.caches or DEFAULT_CACHES
         return cls(
-            {name: part.read(name) for name, part in stored.counts.items()},
+            {
+                name: Count(
+                    quantity=_read_terms(part.terms),
+                    granularity=granularity_of(name),
+                    exact=part.exact,
+                    reason=part.reason,
+                )
+                for name, part in stored.counts.items()
+            },
             kernel=stored.kernel,
             parameters=stored.parameters,
             assumptions=stored.assumptions,
@@ -356,9 +522,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         )
 
     def lay_out(
-        self,
-        values: Mapping[str, Any] | None = None,
-        points: Sequence[Mapping[str, int]] = (),
+        self, values: Mapping[str, Any] | None = None, points: Sequence[Mapping[str, int]] = ()
     ) -> Printed:
         """Give a kernel's counts: values where parameters were given, and symbolic ones."""
         titles = [point_text(point) for point in points] if len(points) > 1 else ["value"]

@@ -6,7 +6,7 @@ A condition on data is left out, as if it held everywhere.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -18,11 +18,12 @@ from loopy.schedule.tools import get_subkernel_arg_info
 from numpy.typing import NDArray
 from pytools import memoize_method
 
+from countperf.counting.accesses import Conditions, SideWalker
 from countperf.counting.domains import Domains
-from countperf.counting.extents import Conditions, SideWalker
 from countperf.counting.keys import Case, FirstIteration
 from countperf.counting.preparation import PreparedKernel
 from countperf.errors import DataDependentControlFlowError, UncountableSetError
+from countperf.sizes import Sizes
 from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.affine import NotAffineError, ToCondition
 from countperf.symbolic.point_arrays import (
@@ -37,7 +38,7 @@ from countperf.symbolic.point_arrays import (
 )
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 
-_OPERATIONS = 2_000_000  # of isl, a few seconds; beyond, groups are sorted by place alone
+_LIMIT = "which work groups execute the same", 4  # beyond, they are sorted by place alone
 _MOST_IN_ORDER = 4096  # groups up to which the kind of each is told
 
 Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
@@ -55,8 +56,7 @@ class GroupKinds:
     @classmethod
     def of_each(cls, groups: Sequence[int]) -> GroupKinds:
         """Take each group for a kind of its own."""
-        numbers = product(*map(range, reversed(groups)))
-        kinds = tuple(Kind(number[::-1], 1) for number in numbers)
+        kinds = tuple(Kind(number[::-1], 1) for number in product(*map(range, reversed(groups))))
         return cls(kinds, np.arange(len(kinds)))
 
 
@@ -83,7 +83,7 @@ class WorkGroups:
         executed, is_known = self._list_executions(program)
         values = self._find_values(program, sizes, arguments)
         try:
-            with _limit_points(self._prepared.domains):
+            with self._prepared.domains.limit(*_LIMIT):
                 parts = _by_group(self._prepared.domains, executed, len(groups), values)
                 kinds = kinds_of_points(groups, parts, most)
         except UncountableSetError:
@@ -139,22 +139,14 @@ class WorkGroups:
 
 
 def typical_group(
-    domains: Domains,
-    executed: Collection[Executed],
-    groups: Sequence[int],
-    values: Mapping[str, int],
+    domains: Domains, executed: Collection[Executed], groups: Sequence[int], values: Sizes
 ) -> Point:
     """Return the number of a group of the kind that executes the most, the middle if it may."""
     try:
-        with _limit_points(domains):
+        with domains.limit(*_LIMIT):
             return typical_point(groups, _by_group(domains, executed, len(groups), values))
     except UncountableSetError:
         return tuple(extent // 2 for extent in groups)
-
-
-def _limit_points(domains: Domains) -> AbstractContextManager[None]:
-    what = f"kernel '{domains.kernel.name}': which work groups execute the same"
-    return isl_sets.limit_operations(_OPERATIONS, what)
 
 
 def _by_group(

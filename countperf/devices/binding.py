@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from pymbolic import evaluate
 from countperf.counting.extents import IndexLimits, ranges_of
 from countperf.devices.description import (
     DeviceKernel,
-    KernelArray,
     Placement,
     as_scalar,
     components_of,
 )
 from countperf.errors import CountingError, KernelBuildError, option
+from countperf.sizes import Sizes
 
 if TYPE_CHECKING:
     from countperf.devices.device import Device, Session
@@ -58,17 +59,12 @@ class BoundArguments:
     def read(self, name: str) -> NDArray[Any]:
         """Copy an array of the kernel from the device, in its own shape."""
         (array,) = (array for array in self.kernel.arrays if array.name == name)
-        views: dict[tuple[int, ...], NDArray[Any]] = {}
-        for index, part in array.parts.items():
-            placement = self.bindings.placements[part.name]
-            memory = self.arguments[part.name]
-            flat = self.session.download(memory, part.dtype, placement.count)
-            views[index] = placement.view(flat)
-        if not array.separate:
-            return views[()]
         whole = np.empty(self.bindings.shapes[name], array.dtype)
-        for index, (_, part) in zip(array.parts, array.split(whole), strict=True):
-            part[...] = views[index]
+        for argument, part in array.split(whole):
+            placement = self.bindings.placements[argument.name]
+            memory = self.arguments[argument.name]
+            flat = self.session.download(memory, argument.dtype, placement.count)
+            part[...] = placement.view(flat)
         return whole
 
 
@@ -77,12 +73,14 @@ def resolve_arguments(
 ) -> Bindings:
     """Find the values of all scalars, and where arrays lie, at given sizes."""
     arrays = {array.name: array for array in kernel.arrays}
-    given = {name: np.asarray(value) for name, value in (inputs or {}).items() if name in arrays}
+    given: dict[str, NDArray[Any]] = {}
     numbers = {**dict.fromkeys(kernel.offsets, 0), **parameters}
     for name, value in (inputs or {}).items():
         if name in kernel.scalars:
             numbers[name] = value
-        elif name not in arrays:
+        elif name in arrays:
+            given[name] = np.asarray(value)
+        else:
             listed = ", ".join([*arrays, *kernel.scalars])
             raise KernelBuildError(
                 f"kernel {kernel.name!r} has no argument {name!r} (it has: {listed})"
@@ -99,36 +97,29 @@ def resolve_arguments(
         )
     shapes: dict[str, tuple[int, ...]] = {}
     for name, array in arrays.items():
-        shape = shapes[name] = _find_shape(kernel, array, values, given.get(name))
         has = given.get(name)
+        own = None if has is None else array.without_separate(has.shape)
+        parts = array.parts.values()
+        # parts of an array without a declared shape may go differently far
+        extents = [part.extents(values, kernel.addressed, own) for part in parts]
+        shape = shapes[name] = array.whole([max(some) for some in zip(*extents, strict=True)])
         if has is not None and (has.dtype != array.dtype or has.shape != shape):
             raise KernelBuildError(
                 f"argument {name!r} wants {array.dtype} of shape {shape}, not {has.dtype} of shape"
                 f" {has.shape}"
             )
-        parts = [(part, None) for part in array.parts.values()]
-        if has is not None and has.size:
-            parts = list(array.split(has))
-        for part, content in parts:
+        contents = array.split(has) if has is not None and has.size else zip(parts, repeat(None))
+        for part, content in contents:
             strides = part.choose_strides(array.without_separate(shape), values, content)
             for stride, value in strides.items():
                 values[stride] = as_scalar(kernel.scalars[stride], value, f"stride {stride}")
     kernel.check_sizes(values)
-    placements: dict[str, Placement] = {}
-    for name, array in arrays.items():
-        part_shape = array.without_separate(shapes[name])
-        for part in array.parts.values():
-            placements[part.name] = part.placement(values, kernel.addressed, part_shape)
+    placements = {
+        part.name: part.placement(values, kernel.addressed, array.without_separate(shapes[name]))
+        for name, array in arrays.items()
+        for part in array.parts.values()
+    }
     return Bindings(scalars=values, shapes=shapes, placements=placements)
-
-
-def _find_shape(
-    kernel: DeviceKernel, array: KernelArray, values: Mapping[str, Any], given: NDArray[Any] | None
-) -> tuple[int, ...]:
-    own = None if given is None else array.without_separate(given.shape)
-    # parts of an array without a declared shape may go differently far
-    shapes = [part.extents(values, kernel.addressed, own) for part in array.parts.values()]
-    return array.whole([max(extents) for extents in zip(*shapes, strict=True)])
 
 
 def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str, Any]) -> None:
@@ -150,21 +141,15 @@ def check_accesses(kernel: DeviceKernel, bindings: Bindings, inputs: Mapping[str
 
 
 def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Bindings) -> None:
-    """Refuse private arrays that are larger than what a device has for a work group of them.
-
-    Processors have the arrays of all work items of a group on the stack of a thread: what exceeds
-    it ends the process. GPUs address 512 KiB for each work item.
-    """
+    """Refuse private arrays that are larger than a GPU, or the stack of a thread, has for them."""
     source = kernel.addressed.kernel
     if source is None:
         return
     sizes = {name: int(bindings.scalars[name]) for name in kernel.integers}
     shapes = kernel.addressed.shapes_of_temporaries(sizes)
-    held = sum(
-        prod(shapes.get(name, ())) * variable.dtype.itemsize
-        for name, variable in source.temporary_variables.items()
-        if variable.address_space == AddressSpace.PRIVATE and shapes.get(name)
-    )
+    variables = source.temporary_variables
+    arrays = [n for n in shapes if shapes[n] and variables[n].address_space == AddressSpace.PRIVATE]
+    held = sum(prod(shapes[name]) * variables[name].dtype.itemsize for name in arrays)
     room, whose = _GPU_PRIVATE_BYTES, "a work item"
     if held and device.identity.device_type == "cpu":
         _, group = source.get_grid_size_upper_bounds_as_exprs(
@@ -196,10 +181,7 @@ def bind_arguments(
     *,
     unchecked: bool = False,
 ) -> BoundArguments:
-    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for.
-
-    Unchecked are subscripts that data decide.
-    """
+    """Put a kernel's inputs into device memory, and allocate what it gets no inputs for."""
     bindings = resolve_arguments(kernel, parameters, inputs)
     check_private_arrays(kernel, session.device, bindings)
     if not unchecked:
@@ -209,21 +191,14 @@ def bind_arguments(
         given = None if inputs is None else inputs.get(array.name)
         if given is None:
             for part in array.parts.values():
-                size = bindings.placements[part.name].size_bytes
-                arguments[part.name] = session.allocate(size)
+                arguments[part.name] = session.allocate(bindings.placements[part.name].size_bytes)
             continue
-        whole = np.asarray(given)
-        for part, content in array.split(whole) if array.separate else [(array.parts[()], whole)]:
-            placement = bindings.placements[part.name]
-            arguments[part.name] = session.upload(placement.contents(content))
+        for part, content in array.split(np.asarray(given)):
+            arguments[part.name] = session.upload(bindings.placements[part.name].contents(content))
     return BoundArguments(kernel=kernel, session=session, arguments=arguments, bindings=bindings)
 
 
-# --- Default inputs of a kernel, made from its arguments
-#
-# Numbers are positive, so that roots, logarithms and divisions are of ordinary values; integer
-# arrays whose elements are subscripts, or bound loops, hold what keeps every access inside of its
-# array.
+# --- Default inputs of a kernel: positive, so that roots and logarithms are of ordinary values
 
 _AROUND_1 = 0.5, 1.5  # so that long products neither vanish nor overflow
 _LARGEST_INTEGER = 3
@@ -252,22 +227,17 @@ def default_inputs(
 
 
 def describe_indices(
-    kernel: DeviceKernel,
-    parameters: Mapping[str, Any],
-    given: Mapping[str, Any],
-    statistics: Mapping[str, Any],
+    kernel: DeviceKernel, parameters: Sizes, given: Mapping[str, Any], statistics: Mapping[str, Any]
 ) -> str:
     """Say which index arrays `default_inputs` makes up, and how; nothing if there are none."""
-    rng = np.random.default_rng(0)
-    _, shapes, limits = _decide(kernel, rng, parameters, given, statistics)
+    _, shapes, limits = _decide(kernel, np.random.default_rng(0), parameters, given, statistics)
     texts: list[str] = []
     for name, limit in limits.items():
-        text = f"random, {limit.low} to {limit.high}"
+        text = "rising evenly from" if limit.bounds_loops else "random,"
+        text += f" {limit.low} to {limit.high}"
         if limit.rows:
             mean = (limit.high - limit.low) / (prod(shapes[name]) - 1)
             text = f"rows of {mean:.4g} on average, all alike ({limit.rows})"
-        elif limit.bounds_loops:
-            text = f"rising evenly from {limit.low} to {limit.high}"
         texts.append(f"{name}: {text}")
     return "; ".join(texts)
 
@@ -337,10 +307,9 @@ def _decide(
 
 def _draw(rng: np.random.Generator, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if names := components_of(dtype):
-        fields: Any = dtype.fields
         result = np.zeros(shape, dtype)
         for name in names:
-            result[name] = _draw(rng, fields[name][0], shape)
+            result[name] = _draw(rng, result[name].dtype, shape)
         return result
     if dtype.kind in "biu":
         ends = (0, 1) if dtype.kind == "b" else (1, _LARGEST_INTEGER)

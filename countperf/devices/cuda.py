@@ -10,7 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import prod
+from operator import gt, mul
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +63,7 @@ class CudaDriver:
         return cuda.runtime.CUDARuntimeError, driver, memory
 
     @contextmanager
-    def guarded(self, what: str) -> Generator[None]:
+    def guard_calls(self, what: str) -> Generator[None]:
         """Turn CUDA's failures into ours."""
         try:
             yield
@@ -129,7 +131,7 @@ class CudaBackend:
         number = range(int(driver.runtime.getDeviceCount()))
         return common.Findings(
             label_prefix="cuda",
-            platforms=((_PLATFORM, _cuda_version(driver)),),
+            platforms=(_PLATFORM,),
             devices=tuple(describe(driver, index) for index in number),
         )
 
@@ -191,6 +193,7 @@ def _cuda_version(driver: CudaDriver) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+Extents = tuple[int, ...]
 _TO_DEVICE, _TO_HOST = 1, 2  # cudaMemcpyKind
 _ALL_SHARED = 100  # percent of what is divided between shared memory and cache
 _HOLD_S = 2e-5
@@ -201,30 +204,24 @@ extern "C" __global__ void hold(long long cycles)
 
 
 @dataclass(frozen=True, slots=True)
-class _Profile:
-    start: int
-    end: int
-
-
 class CudaSpan:
     """All that was enqueued between two events; stands for one event of a run."""
 
-    def __init__(self, driver: CudaDriver, begin: Any, end: Any) -> None:
-        self._driver = driver
-        self._begin = begin
-        self._end = end
+    driver: CudaDriver
+    begin: Any
+    end: Any
 
     def wait(self) -> None:
         """Wait for the end."""
-        with self._driver.guarded("the kernel does not run"):
-            self._end.synchronize()
+        with self.driver.guard_calls("the kernel does not run"):
+            self.end.synchronize()
 
     @property
-    def profile(self) -> _Profile:
-        """Return the time between the events, ns; it begins at 0."""
+    def profile(self) -> SimpleNamespace:
+        """The time between the events, ns; it begins at 0."""
         self.wait()
-        elapsed_ms = self._driver.cupy.cuda.get_elapsed_time(self._begin, self._end)
-        return _Profile(0, round(elapsed_ms * 1e6))
+        elapsed_ms = self.driver.cupy.cuda.get_elapsed_time(self.begin, self.end)
+        return SimpleNamespace(start=0, end=round(elapsed_ms * 1e6))
 
 
 class CudaSession(common.Session):
@@ -234,7 +231,7 @@ class CudaSession(common.Session):
         self.device = device
         self.handle: CudaHandle = device.handle
         self.driver = self.handle.driver
-        with self.driver.guarded(f"{device.label} does not open"):
+        with self.driver.guard_calls(f"{device.label} does not open"):
             self._use()
             self._stream = self.driver.cupy.cuda.Stream(non_blocking=True)
 
@@ -263,7 +260,7 @@ class CudaSession(common.Session):
         """Turn failures of compiler and loader into ours."""
         what = f"does not build on {self.device.label}"
         try:
-            with self.driver.guarded(what):
+            with self.driver.guard_calls(what):
                 yield
         except self.driver.cupy.cuda.compiler.CompileException as error:
             raise KernelBuildError(f"{what}: {common.pick_errors(str(error))}") from error
@@ -278,12 +275,10 @@ class CudaSession(common.Session):
         stamp = f"// {np.random.default_rng().integers(2**62)}\n" if fresh else ""
         find = self.module(common.CUDA_PRELUDE + source + stamp)
 
-        def launch(
-            name: str, groups: int, group_size: int, arguments: Sequence[Any]
-        ) -> list[CudaSpan]:
+        def launch(name: str, groups: int, size: int, arguments: Sequence[Any]) -> list[CudaSpan]:
             function = find(name)
             with self.span() as spans:
-                self.enqueue(function, (groups,), (group_size,), arguments)
+                self.enqueue(function, (groups,), (size,), arguments)
             return spans
 
         return launch
@@ -297,7 +292,6 @@ class CudaSession(common.Session):
         find = self.module(code.source, tuple(entry.options.build_options))
         for name in code.kernels:
             function = find(name)
-            self.device.check_local(int(function.shared_size_bytes))
             if unused_local_bytes is not None:
                 with self._building():  # a module is shared by all that build the same source
                     most = max(unused_local_bytes, int(function.max_dynamic_shared_size_bytes))
@@ -309,7 +303,8 @@ class CudaSession(common.Session):
             for launch in launches:
                 check_grid(self, launch, index_limit)
                 function = find(launch.kernel)
-                self.device.check_group(launch.shape, int(function.max_threads_per_block))
+                limits = int(function.max_threads_per_block), int(function.shared_size_bytes)
+                self.device.check_group(launch.shape, *limits)
             self.finish()
 
             def enqueue() -> list[Any]:
@@ -327,25 +322,18 @@ class CudaSession(common.Session):
     # --- running
 
     def enqueue(
-        self,
-        function: Any,
-        groups: tuple[int, ...],
-        group: tuple[int, ...],
-        arguments: Any,
-        shared_bytes: int = 0,
+        self, function: Any, groups: Extents, group: Extents, arguments: Any, shared_bytes: int = 0
     ) -> None:
         """Launch a kernel; arguments are device memory and NumPy scalars."""
-        given = tuple(
-            each if isinstance(each, np.generic) else np.uint64(each.ptr) for each in arguments
-        )
-        function.kernel(groups, group, given, shared_mem=shared_bytes, stream=self._stream)
+        given = [a if isinstance(a, np.generic) else np.uint64(a.ptr) for a in arguments]
+        function.kernel(groups, group, tuple(given), shared_mem=shared_bytes, stream=self._stream)
 
     @contextmanager
     def span(self, *, hold: bool = False) -> Generator[list[CudaSpan]]:
         """Note the events before and after what is enqueued in the context."""
         self._use()
         spans: list[CudaSpan] = []
-        with self.driver.guarded("the launch fails"):
+        with self.driver.guard_calls("the launch fails"):
             if hold:
                 function, arguments = self._hold
                 self.enqueue(function, (1,), (1,), arguments)
@@ -365,7 +353,7 @@ class CudaSession(common.Session):
 
     def finish(self) -> None:
         """Wait for all that was enqueued."""
-        with self.driver.guarded("the kernel does not run"):
+        with self.driver.guard_calls("the kernel does not run"):
             self._stream.synchronize()
 
     # --- memory
@@ -374,7 +362,7 @@ class CudaSession(common.Session):
         """Return new device memory of that many bytes (at least 4), filled with zeros."""
         size = max(4, -(-size // 4) * 4)
         self._use()
-        with self.driver.guarded(f"{size} byte"):
+        with self.driver.guard_calls(f"{size} byte"):
             memory = self.driver.cupy.cuda.Memory(size)
             self.driver.runtime.memsetAsync(memory.ptr, 0, size, self._stream.ptr)
         return memory
@@ -389,7 +377,7 @@ class CudaSession(common.Session):
 
     def _copy(self, target: int, source: int, size: int, kind: int) -> None:
         self._use()
-        with self.driver.guarded("the copy fails"):
+        with self.driver.guard_calls("the copy fails"):
             self.driver.runtime.memcpyAsync(target, source, size, kind, self._stream.ptr)
             self._stream.synchronize()
 
@@ -405,14 +393,14 @@ class CudaSession(common.Session):
 def check_grid(session: CudaSession, launch: GeneratedLaunch, index_limit: int) -> None:
     """Compare the number of groups with what the GPU can launch, and the code can number."""
     name, groups = launch.kernel, launch.groups
-    items = max(n * extent for n, extent in zip(groups, launch.shape, strict=False))
+    items = max(map(mul, groups, launch.shape))
     if items > index_limit:
         raise KernelBuildError(
             f"{name}: {items} work items along an axis, and the kernel computes indices up to"
             f" {index_limit}; pass smaller sizes, or make it with index_dtype=np.int64"
         )
     limits = session.handle.max_grid
-    if len(groups) > len(limits) or any(n > most for n, most in zip(groups, limits, strict=False)):
+    if len(groups) > len(limits) or any(map(gt, groups, limits)):
         wanted, most = ("x".join(map(str, extents)) for extents in (groups, limits))
         message = f"{name}: {wanted} groups: {session.device.label} launches up to {most}"
         raise KernelBuildError(message)

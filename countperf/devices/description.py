@@ -1,8 +1,7 @@
 """Description of a kernel for launches: its arguments, and the elements it addresses.
 
 An array of Loopy's may begin at an offset, have gaps between its rows or run backwards, have an
-axis of vectors, or be split into an argument for each place along an axis. At given sizes, a
-`Placement` says how large a buffer is, and which of its elements the array's are.
+axis of vectors, or be split into an argument for each place along an axis.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 from pymbolic.mapper.evaluator import UnknownVariableError
 
-from countperf.counting import automatic
+from countperf.counting import accesses
 from countperf.counting.extents import AddressedElements, IndexRange
 from countperf.errors import KernelBuildError
 from countperf.symbolic.kernel_sets import assumptions_of
@@ -30,13 +29,10 @@ from countperf.symbolic.sets import contains_values
 
 def components_of(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of the components of a vector type, padding left out; of others none."""
-    components: dict[int, str] = {}
     fields: Any = dtype.fields or {}
-    for name in dtype.names or ():
-        component = int(fields[name][1])
-        if not name.startswith("padding"):
-            components.setdefault(component, name)
-    return tuple(components[component] for component in sorted(components))
+    names = [name for name in reversed(dtype.names or ()) if not name.startswith("padding")]
+    components = {int(fields[name][1]): name for name in names}  # several names for a place: first
+    return tuple(components[place] for place in sorted(components))
 
 
 def as_scalar(dtype: np.dtype[Any], value: Any, what: str = "scalar argument") -> Any:
@@ -91,20 +87,21 @@ class Placement:
         """Size of the buffer."""
         return self.count * self.dtype.itemsize
 
+    @property
+    def _strides_bytes(self) -> tuple[int, ...]:
+        return tuple(stride * self.dtype.itemsize for stride in self.strides)
+
     def view(self, flat: NDArray[Any]) -> NDArray[Any]:
         """Return the array whose elements lie in a buffer of `count` elements."""
         if not prod(self.shape):
             return np.empty(self.shape, self.dtype)
-        size = self.dtype.itemsize
-        strides = tuple(stride * size for stride in self.strides)
-        return np.ndarray(
-            self.shape, self.dtype, flat.data, offset=self.offset * size, strides=strides
-        )
+        begin = self.offset * self.dtype.itemsize
+        return np.ndarray(self.shape, self.dtype, flat.data, begin, self._strides_bytes)
 
     def contents(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return what the buffer holds when the array is in it, zero where no element lies."""
-        strides = tuple(stride * self.dtype.itemsize for stride in self.strides)
-        if self.offset == 0 and self.count == array.size and array.strides == strides:
+        is_dense = self.offset == 0 and self.count == array.size
+        if is_dense and array.strides == self._strides_bytes:
             return array
         flat = np.zeros(self.count, self.dtype)
         if array.size:
@@ -147,10 +144,7 @@ class ArrayArgument:
 
         Where none is declared, it is that of the array given, or as far as the kernel goes.
         """
-        declared = [
-            None if extent is None else evaluate_integer(extent, parameters)
-            for extent in self.shape
-        ]
+        declared = [e if e is None else evaluate_integer(e, parameters) for e in self.shape]
         for axis, extent in enumerate(declared):
             if extent is not None and extent < 0:
                 raise KernelBuildError(
@@ -169,7 +163,7 @@ class ArrayArgument:
                 )
             others = [max(0, index.high + 1) for index in ranges] or [0] * len(declared)
         return tuple(
-            extent if extent is not None else (others or ())[axis]
+            (others or ())[axis] if extent is None else extent
             for axis, extent in enumerate(declared)
         )
 
@@ -181,18 +175,13 @@ class ArrayArgument:
         offset: int = 0,
     ) -> tuple[IndexRange, ...] | None:
         """Return the ranges of sums of subscripts, weighted by axis."""
-        sizes = {
-            name: int(value)
-            for name, value in parameters.items()
-            if isinstance(value, int | np.integer)
-        }
+        sizes = {n: int(v) for n, v in parameters.items() if isinstance(v, int | np.integer)}
         padded = [list(row) for row in weights]
         for row in padded:
             for axis in sorted(self.fixed):
                 row.insert(axis, 0)
-        return addressed.ranges(
-            self.source or self.name, padded, sizes, fixed=self.fixed, offset=offset
-        )
+        source = self.source or self.name
+        return addressed.ranges(source, padded, sizes, fixed=self.fixed, offset=offset)
 
     def choose_strides(
         self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
@@ -232,11 +221,13 @@ class ArrayArgument:
                     f"argument {self.name!r} has vectors of {self.vector} elements, and a stride of"
                     f" {stride} along axis {axis}; pass a multiple of {self.vector}"
                 )
-        low, high = offset, offset - 1
-        if 0 not in extents:
-            reach = [(extent - 1) * step for extent, step in zip(extents, strides, strict=True)]
-            low = offset + sum(step for step in reach if step < 0)
-            high = offset + sum(step for step in reach if step > 0)
+        reach = [(extent - 1) * step for extent, step in zip(extents, strides, strict=True)]
+        low = high = offset
+        if 0 in extents:
+            high = offset - 1
+        else:
+            low = offset + sum(min(step, 0) for step in reach)
+            high = offset + sum(max(step, 0) for step in reach)
         if low < 0:
             raise KernelBuildError(
                 f"argument {self.name!r} of shape {extents} with strides {strides} and offset"
@@ -258,22 +249,18 @@ class ArrayArgument:
             offset=offset,
             count=count,
         )
+        ranges = None
         if addressed is not None:
-            self._check_addressed(placement, addressed, parameters)
-        return placement
-
-    def _check_addressed(
-        self, placement: Placement, addressed: AddressedElements, parameters: Mapping[str, Any]
-    ) -> None:
-        ranges = self._ranges(addressed, [placement.strides], parameters, placement.offset)
+            ranges = self._ranges(addressed, [strides], parameters, offset)
         for indices in ranges or ():
-            if indices.is_exact and (indices.low < 0 or indices.high >= placement.count):
+            if indices.is_exact and (indices.low < 0 or indices.high >= count):
                 wrong = indices.low if indices.low < 0 else indices.high
                 raise KernelBuildError(
                     f"{indices.access} addresses element {wrong} of {self.name!r}, whose buffer has"
-                    f" {placement.count} elements; declare a shape of"
-                    f" {self.source or self.name!r} that holds what the kernel addresses"
+                    f" {count} elements; declare a shape of {self.source or self.name!r} that holds"
+                    " what the kernel addresses"
                 )
+        return placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,7 +404,7 @@ def check_offsets(t_unit: Any) -> None:
 def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel:
     """Describe a kernel of Loopy's, which can be launched if it is said how."""
     t_unit = with_argument_types(t_unit)
-    entry = automatic.with_arguments(t_unit.default_entrypoint)
+    entry = accesses.with_arguments(t_unit.default_entrypoint)
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
     scalars: dict[str, np.dtype[Any]] = {}
@@ -437,16 +424,16 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
         if not hasattr(arg, "dim_tags"):
             scalars[arg.name] = np.dtype(arg.dtype.numpy_dtype)
             continue
-        array = _array(entry, t_unit.target, arg, limit, read)
+        array = _describe_array(entry, t_unit.target, arg, limit, read)
         parts |= {part.name for part in array.parts.values()}
         arrays.append(array)
     return DeviceKernel(
         name=entry.name,
         arrays=tuple(arrays),
         scalars=scalars,
-        offsets=automatic.offset_parameters(entry),
+        offsets=accesses.offset_parameters(entry),
         temporaries=tuple(  # those that share storage left out
-            (_part(entry, t_unit.target, variable, limit), variable.nbytes)
+            (_describe_part(entry, t_unit.target, variable, limit), variable.nbytes)
             for variable in entry.temporary_variables.values()
             if variable.address_space == AddressSpace.GLOBAL
             and variable.dtype is not None
@@ -469,7 +456,7 @@ def with_argument_types(t_unit: Any) -> Any:
     return lp.infer_unknown_types(t_unit, expect_completion=False)
 
 
-def _array(
+def _describe_array(
     kernel: Any, target: Any, argument: Any, limit: int, read: frozenset[str]
 ) -> KernelArray:
     separation = getattr(argument, "_separation_info", None)
@@ -477,17 +464,10 @@ def _array(
     names = {(): argument.name}
     if separation:
         separate, names = tuple(sorted(separation.sep_axis_indices_set)), separation.subarray_names
-    parts = {
-        index: _part(
-            kernel,
-            target,
-            kernel.arg_dict[name],
-            limit,
-            source=argument.name,
-            fixed=dict(zip(separate, index, strict=True)),
-        )
-        for index, name in names.items()
-    }
+    parts: dict[tuple[int, ...], ArrayArgument] = {}
+    for index, name in names.items():
+        more = {"source": argument.name, "fixed": dict(zip(separate, index, strict=True))}
+        parts[index] = _describe_part(kernel, target, kernel.arg_dict[name], limit, **more)
     return KernelArray(
         name=argument.name,
         parts=parts,
@@ -497,7 +477,7 @@ def _array(
     )
 
 
-def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> ArrayArgument:
+def _describe_part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> ArrayArgument:
     tags: Any = array.dim_tags
     if tags is None:
         tags = (FixedStrideArrayDimTag(1),)  # a subscript of what has no axes is the address
@@ -514,16 +494,15 @@ def _part(kernel: Any, target: Any, array: Any, limit: int, **more: Any) -> Arra
                 f"kernel {kernel.name!r}: axis {axis} of {array.name!r} is tagged {tag}, which has"
                 " no place in a buffer; use a global array"
             )
-    shape = array.shape if isinstance(array.shape, tuple) else (None,) * len(strides)
     return ArrayArgument(
         name=array.name,
         dtype=np.dtype(array.dtype.numpy_dtype),
-        shape=shape,
+        shape=array.shape if isinstance(array.shape, tuple) else (None,) * len(strides),
         strides=tuple(strides),
-        offset=automatic.offset_of(array),
+        offset=accesses.offset_of(array),
         vector=1 if vector_axis is None else array.vector_size(target),
         vector_axis=vector_axis,
-        automatic=automatic.automatic_strides(array),
+        automatic=accesses.automatic_strides(array),
         index_limit=limit,
         **more,
     )

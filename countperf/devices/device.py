@@ -6,10 +6,11 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
+from operator import gt
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -43,11 +44,7 @@ class DeviceLimits(ShortRepr):
 
     @property
     def group_class(self) -> Literal["small", "medium", "large"]:
-        """Set of the paper's work-group sizes that suits the device.
-
-        The paper leaves the rule open. Ours: large from 1024 items per group on, small below 512,
-        the largest group of the medium and large sets.
-        """
+        """Set of the paper's work-group sizes that suits the device, by a rule of ours."""
         if self.max_group_size >= 1024:
             return "large"
         return "medium" if self.max_group_size >= 512 else "small"
@@ -66,22 +63,16 @@ class Device(ShortRepr):
     # that opened the driver
     process: int = field(default_factory=os.getpid, repr=False, compare=False)
 
-    def check_group(self, shape: tuple[int, ...], most: int) -> None:
-        """Refuse a work group that is too large; the driver says how many items a kernel may."""
-        most = min(self.limits.max_group_size, most)
-        along = zip(shape, self.limits.max_group_shape, strict=False)
-        if prod(shape) > most or any(extent > largest for extent, largest in along):
+    def check_group(self, shape: tuple[int, ...], most: int, local_bytes: int) -> None:
+        """Refuse a work group of more items than the driver allows, or of too much memory."""
+        most, room = min(self.limits.max_group_size, most), self.limits.local_memory_bytes
+        if prod(shape) > most or any(map(gt, shape, self.limits.max_group_shape)):
             raise KernelBuildError(
                 f"groups of {'x'.join(map(str, shape))} work items: {self.label} runs this kernel"
                 f" with up to {most}"
             )
-
-    def check_local(self, size: int) -> None:
-        """Refuse a kernel that takes more local memory than there is, byte."""
-        if size > self.limits.local_memory_bytes:
-            raise KernelBuildError(
-                f"{size} byte of local memory: {self.label} has {self.limits.local_memory_bytes}"
-            )
+        if local_bytes > room:
+            raise KernelBuildError(f"{local_bytes} byte of local memory: {self.label} has {room}")
 
 
 def check_process(owner: int, what: str) -> None:
@@ -101,8 +92,10 @@ def pick_errors(text: str) -> str:
     return cut("; ".join(lines) or " ".join(text.split()), 600)
 
 
-Launch = Callable[[str, int, int, Sequence[Any]], Sequence["LaunchEvent"]]
-"""Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars."""
+Launch = Callable[[str, int, int, Sequence[Any]], Sequence[Any]]
+"""Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars; returns
+events, such as ``pyopencl.Event`` is: `wait()`, and `profile` with `start` and `end`, ns.
+"""
 
 
 class Session(Protocol):
@@ -155,7 +148,7 @@ class Findings:
 
     label_prefix: str = ""  # of the labels of its devices, if they share one
     devices: tuple[Device, ...] = ()  # all its devices, whether they work or not
-    platforms: tuple[tuple[str, str], ...] = ()  # name and version of each platform
+    platforms: tuple[str, ...] = ()  # names of its platforms
     drivers: tuple[DriverFile, ...] = ()  # that a loader was to load, where the backend has one
     problem: str = ""  # if it has no devices: why, and what to do about it
     advice: str = ""
@@ -180,20 +173,6 @@ _PLAUSIBLE_OVERHEAD_S = 1e-3
 _CLOCK_RATE_TOLERANCE = 0.01
 
 
-class LaunchEvent(Protocol):
-    """The part of ``pyopencl.Event`` that is used here."""
-
-    def wait(self) -> object:
-        """Wait until the command is done."""
-
-    @property
-    def profile(self) -> Any:
-        """When the command began and ended: `start` and `end`, ns."""
-
-
-Enqueue = Callable[[], Sequence[LaunchEvent]]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
     """One run."""
@@ -213,7 +192,7 @@ class EventClock:
         """Wait, s."""
         time.sleep(seconds)
 
-    def time_run(self, launch: Enqueue) -> RunTime:
+    def time_run(self, launch: Callable[[], Sequence[Any]]) -> RunTime:
         """Time from the start of the first command to the end of the last one."""
         before = time.perf_counter()
         events = launch()
@@ -224,11 +203,10 @@ class EventClock:
 
 
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
-    """Compare event times with the host's clock, pairs of s.
+    """Return the median of what the host's clock adds to event times, s, and what is wrong.
 
-    An event lies within the host's interval, so it is not longer (but for 1 % between the clocks'
-    rates), and what the host adds is launching and waking up: at most 1 ms or half the event.
-    Returns the median of what it adds, s, and what is wrong.
+    An event is not longer than the host's time (but for 1 % between the clocks' rates), and what
+    the host adds is launching and waking up: at most 1 ms or half the event.
     """
     event, host = (median(times) for times in zip(*runs, strict=True))
     overhead = median(of_host - of_event for of_event, of_host in runs)
@@ -242,16 +220,12 @@ def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
 # --- OpenCL drivers that the loader sees
 #
 # The loader inside the pyopencl wheel (ocl-icd) reads its drivers' names from ``.icd`` files in one
-# folder: ``OCL_ICD_VENDORS``, else ``OPENCL_VENDOR_PATH``, else ``/etc/OpenCL/vendors``; lists of
-# folders are not understood. It never looks into the Python environment, and the ``.icd`` file of
-# the wheel ``intel-opencl-rt`` holds a path of the machine that made it. So where the environment
-# holds drivers of its own, we write one folder with the system's files and right ones for these.
-#
-# The variable is read once, at the first question for platforms, and a user's own setting wins.
+# folder, which it asks for once. It never looks into the Python environment, and the ``.icd`` file
+# of the wheel ``intel-opencl-rt`` holds a path of the machine that made it. So where the
+# environment holds drivers of its own, we write one folder with the system's files and ours.
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
-_SYSTEM_VARIABLE = "OPENCL_VENDOR_PATH"
-_SYSTEM_FOLDER = Path("/etc/OpenCL/vendors")
+SYSTEM_FOLDER = "/etc/OpenCL/vendors"
 INTEL_LIBRARY = "libintelocl.so"
 
 
@@ -269,29 +243,25 @@ class DriverFile:
             object.__setattr__(self, "problem", f"{self.library} is not there")
 
 
-def find_drivers(
-    environment: Mapping[str, str] | None = None,
-    prefix: Path | str | None = None,
-    *,
-    system_folder: Path = _SYSTEM_FOLDER,
-) -> tuple[tuple[DriverFile, ...], bool]:
+def find_drivers() -> tuple[tuple[DriverFile, ...], bool]:
     """Find out which drivers the loader is to see, and whether it takes a folder of our own."""
-    variables = os.environ if environment is None else environment
-    if setting := variables.get(VENDORS_VARIABLE):
+    if setting := os.environ.get(VENDORS_VARIABLE):
         return _read_folder(Path(setting)), False
-    of_system = _read_folder(Path(variables.get(_SYSTEM_VARIABLE) or system_folder))
+    of_system = _read_folder(Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_FOLDER))
     known = {Path(file.library).name for file in of_system if not file.problem}
-    root = Path(sys.prefix if prefix is None else prefix)
-    own = tuple(file for file in _find_own(root) if Path(file.library).name not in known)
+    root = Path(sys.prefix)
+    intel = root / "lib" / INTEL_LIBRARY
+    own = [file for file in _read_folder(root / "etc/OpenCL/vendors") if not file.problem]
+    own = [file for file in own if Path(file.library).name not in {INTEL_LIBRARY, *known}]
+    if intel.is_file() and INTEL_LIBRARY not in known:
+        given = {"name": "countperf-intel.icd", "library": str(intel), "origin": "intel-opencl-rt"}
+        own.insert(0, DriverFile(**given))
     return (*of_system, *own), bool(own)
 
 
 @contextmanager
 def loader_setting(files: Iterable[DriverFile]) -> Generator[None]:
-    """Point the loader to drivers while it asks for platforms for the first time.
-
-    The variable is taken away afterwards, so that child processes make up their own minds.
-    """
+    """Point the loader, but no child process, to drivers while it first asks for platforms."""
     with tempfile.TemporaryDirectory(prefix="countperf-opencl-") as folder:
         for number, file in enumerate(files):
             # the loader takes files in their alphabetical order; keep ours after the system's
@@ -304,27 +274,14 @@ def loader_setting(files: Iterable[DriverFile]) -> Generator[None]:
             del os.environ[VENDORS_VARIABLE]
 
 
-def _find_own(prefix: Path) -> Iterator[DriverFile]:
-    intel = prefix / "lib" / INTEL_LIBRARY
-    if intel.is_file():
-        yield DriverFile(name="countperf-intel.icd", library=str(intel), origin="intel-opencl-rt")
-    for file in _read_folder(prefix / "etc" / "OpenCL" / "vendors"):
-        if not file.problem and Path(file.library).name != INTEL_LIBRARY:
-            yield file
-
-
 def _read_folder(folder: Path) -> tuple[DriverFile, ...]:
     """Read the files in a folder; one that cannot be read has nothing for the loader either."""
-    try:
-        paths = sorted(folder.glob("*.icd"))
-        texts = [path.read_text(encoding="utf-8", errors="replace").strip() for path in paths]
-    except OSError:
-        return ()
-    return tuple(
-        DriverFile(name=path.name, library=text.split("\n")[0].strip(), origin=str(folder))
-        for path, text in zip(paths, texts, strict=True)
-        if text
-    )
+    found: list[DriverFile] = []
+    with suppress(OSError):
+        for path in sorted(folder.glob("*.icd")):
+            library = path.read_text(encoding="utf-8", errors="replace").strip().partition("\n")[0]
+            found.append(DriverFile(name=path.name, library=library.strip(), origin=str(folder)))
+    return tuple(file for file in found if file.library)
 
 
 INSTALL_ADVICE = (
@@ -339,6 +296,6 @@ def advise_drivers() -> tuple[str, str]:
         return f"no OpenCL driver: {VENDORS_VARIABLE}={setting} is no folder of working drivers", (
             f"unset {VENDORS_VARIABLE}, and countperf finds the drivers of the system and of the"
             f" Python environment itself; or set it to a folder with .icd files such as"
-            f" {_SYSTEM_FOLDER}"
+            f" {SYSTEM_FOLDER}"
         )
     return "no OpenCL device found", INSTALL_ADVICE

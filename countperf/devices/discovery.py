@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, get_args
@@ -16,7 +16,7 @@ from countperf.devices.identity import read_processor
 from countperf.errors import DeviceError, KernelBuildError, nearest
 from countperf.machine_code import tools
 from countperf.sizes import checks_keywords
-from countperf.text import Printed, Result, ShortRepr, check_lines
+from countperf.text import Printed, Result, ShortRepr, check_lines, extract
 
 if TYPE_CHECKING:
     from countperf.devices.cuda import CudaBackend
@@ -42,12 +42,6 @@ def open_session(device: Device) -> Session:
     """Open a device with whatever runs kernels on it; not in a process forked since its listing."""
     check_process(device.process, device.label)
     return backend_of(device).open(device)
-
-
-_SOURCE = """
-KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
-{ int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +79,17 @@ def matching_devices(identity: DeviceIdentity) -> list[Device]:
 def select_device(name: str, devices: Sequence[Device]) -> Device:
     """Find the device that a name means."""
     wanted = name.strip().lower()
-    names = {
-        d.label: (d.label, d.identity.slug, d.identity.name, d.identity.platform) for d in devices
-    }
-    matches = [device for device in devices if wanted in names[device.label][:2]]
+    names = [(d.label, d.identity.slug, d.identity.name, d.identity.platform) for d in devices]
+    known = list(zip(devices, names, strict=True))
+    matches = [device for device, of_it in known if wanted in of_it[:2]]
     if not matches and wanted:
-        is_part = {n: any(wanted in each.lower() for each in known) for n, known in names.items()}
-        matches = [device for device in devices if is_part[device.label]]
+        matches = [device for device, of_it in known if wanted in "\n".join(of_it).lower()]
     if len(matches) == 1:
         return matches[0]
     listing = ", ".join(f"{d.label} ({d.identity.name})" for d in matches or devices)
     message = f"{name!r} means several devices: {listing}; give the whole label"
     if not matches:
-        near = nearest(wanted, [each for known in names.values() for each in known[:2]])
+        near = nearest(wanted, [each for of_it in names for each in of_it[:2]])
         message = f"no device {name!r}; there is: {listing}{near}"
     raise DeviceError(message, device=name)
 
@@ -111,6 +103,12 @@ class DeviceTrial:
     advice: str = ""
 
 
+_TRIAL = """
+KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
+{ int i = GLOBAL_ID; out[i] = 2 * in[i] + i; }
+"""
+
+
 def try_device(device: Device) -> DeviceTrial:
     """Build and run a one-line kernel and look at its numbers.
 
@@ -119,49 +117,41 @@ def try_device(device: Device) -> DeviceTrial:
     if device.process != os.getpid():
         return DeviceTrial(works=True)
     backend = backend_of(device)
+    ascending = np.arange(256, dtype=np.float32)
+    values = ascending[::-1].copy()
     try:
-        if _run_trial(backend.open(device)):
-            return DeviceTrial(works=True)
-        reason = "a one-line kernel gave wrong numbers"
+        session = backend.open(device)
+        # built anew: a binary from an earlier day proves nothing about the compiler
+        launch = session.load(_TRIAL, fresh=True)
+        source, target = session.upload(values), session.allocate(values.nbytes)
+        launch("trial", 4, 64, (source, target))
+        result = session.download(target, values.dtype, values.size)
     except (KernelBuildError, *backend.failures()) as error:
-        reason = str(error)
+        return DeviceTrial(works=False, reason=str(error), advice=backend.advise(device))
+    if np.array_equal(result, 2 * values + ascending):
+        return DeviceTrial(works=True)
+    reason = "a one-line kernel gave wrong numbers"
     return DeviceTrial(works=False, reason=reason, advice=backend.advise(device))
 
 
-def _run_trial(session: Session) -> bool:
-    # built anew: a binary from an earlier day proves nothing about the compiler
-    launch = session.load(_SOURCE, fresh=True)
-    ascending = np.arange(256, dtype=np.float32)
-    values = ascending[::-1].copy()
-    source, target = session.upload(values), session.allocate(values.nbytes)
-    launch("trial", 4, 64, (source, target))
-    result = session.download(target, values.dtype, values.size)
-    return np.array_equal(result, 2 * values + ascending)
-
-
-def in_order(devices: Iterable[Device]) -> list[Device]:
+def sort_devices(devices: Iterable[Device]) -> list[Device]:
     """Return devices in the order in which they are taken if none is named: GPUs, then by label."""
     return sorted(devices, key=lambda device: (device.identity.device_type != "gpu", device.label))
 
 
-def find_device(
-    name: str | None = None,
-    *,
-    discovery: Discovery | None = None,
-    attempt: Callable[[Device], DeviceTrial] | None = None,
-) -> Device:
+def find_device(name: str | None = None) -> Device:
     """Return a device that works."""
-    discovery = discovery or discover()
+    discovery = discover()
     prefix = (name or "").strip().lower().partition(":")[0]
     for absent in discovery.findings:
         if absent.problem and prefix and prefix == absent.label_prefix:
             raise DeviceError(f"no device {name!r}: {absent.problem}; {absent.advice}", device=name)
-    candidates = in_order(discovery.devices)
+    candidates = sort_devices(discovery.devices)
     if name is not None and candidates:
         candidates = [select_device(name, candidates)]
     reasons: list[str] = []
     for device in candidates:
-        trial = (attempt or try_device)(device)
+        trial = try_device(device)
         if trial.works:
             return device
         reasons.append(
@@ -185,7 +175,7 @@ class DeviceReport(DeviceTrial):
 class ToolReport:
     """A program that reads machine code."""
 
-    name: str  # what it is
+    name: str
     needed_for: str  # what goes without it
     path: str | None  # where it is
     advice: str  # how to get it
@@ -209,9 +199,8 @@ class DoctorReport(ShortRepr, Result):
     def lay_out(self) -> Printed:
         """Give drivers, devices and programs, and what to do about those that do not work."""
         said = [
-            f"driver {driver.library} (from {driver.origin})"
-            + (f": {driver.problem}" if driver.problem else "")
-            for driver in self.drivers
+            ": ".join(filter(None, (f"driver {d.library} (from {d.origin})", d.problem)))
+            for d in self.drivers
         ]
         for device in self.devices:
             chosen = " (default)" if device.label == self.default else ""
@@ -228,41 +217,23 @@ class DoctorReport(ShortRepr, Result):
 
 
 @checks_keywords
-def doctor(
-    discovery: Discovery | None = None,
-    *,
-    attempt: Callable[[Device], DeviceTrial] = try_device,
-) -> DoctorReport:
-    """Look at all drivers and devices, and try each device.
-
-    Parameters
-    ----------
-    discovery : Discovery, optional
-        What was found; by default, what is found now.
-    attempt : callable, optional
-        How to try a device.
-
-    Returns
-    -------
-    DoctorReport
-        What was seen; nothing is raised for devices that fail.
-    """
-    discovery = discovery or discover()
+def doctor() -> DoctorReport:
+    """Look at all drivers, and try each device; nothing is raised for those that fail."""
+    discovery = discover()
     devices = tuple(
         DeviceReport(
             label=device.label,
-            slug=device.identity.slug,
-            name=device.identity.name,
-            platform=device.identity.platform,
-            **asdict(attempt(device)),
+            **extract(device.identity, "slug", "name", "platform"),
+            **asdict(try_device(device)),
         )
         for device in discovery.devices
     )
     working = {report.label for report in devices if report.works}
+    usable = [d.label for d in sort_devices(discovery.devices) if d.label in working]
     return DoctorReport(
         drivers=tuple(file for backend in discovery.findings for file in backend.drivers),
         devices=devices,
-        default=next((e.label for e in in_order(discovery.devices) if e.label in working), None),
+        default=usable[0] if usable else None,
         advice=tuple(_advise(discovery, devices)),
         tools=find_tools(),
     )
@@ -277,8 +248,8 @@ def find_tools() -> tuple[ToolReport, ...]:
         ("objdump", on_cpus, tools.find_objdump(), tools.OBJDUMP_ADVICE),
         ("llvm-mca", on_cpus, tools.find_analyzer(), tools.ANALYZER_ADVICE),
         *(
-            (name, on_gpus, nvcc.find_program(name), nvcc.advise_program(name))
-            for name in get_args(nvcc.Program)
+            (p, on_gpus, nvcc.find_program(p), nvcc.advise_program(p))
+            for p in get_args(nvcc.Program)
         ),
     )
     return tuple(
@@ -298,6 +269,6 @@ def _advise(discovery: Discovery, devices: tuple[DeviceReport, ...]) -> Iterator
                     f"{file.origin}/{file.name} names {file.library}, which is not there: reinstall"
                     " that driver, or remove the file"
                 )
-        for name, _ in backend.platforms:
+        for name in backend.platforms:
             if not any(device.platform == name for device in devices):
                 yield f"{name} has no device: for a GPU, see that its kernel driver is loaded"

@@ -7,6 +7,7 @@ import platform
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -18,14 +19,7 @@ from countperf.documents import Document
 
 DeviceType = Literal["cpu", "gpu", "accelerator", "other"]
 # what two devices must share for one's weights to hold on the other; a new driver is a caveat only
-_DECIDING_FIELDS = (
-    "platform",
-    "vendor",
-    "name",
-    "device_type",
-    "compute_units",
-    "processor",
-)
+_DECIDING_FIELDS = ("platform", "vendor", "name", "device_type", "compute_units", "processor")
 # family numbers of AMD's processors as the kernel gives them: (family, first model) -> generation;
 # from the Linux kernel, arch/x86/kernel/cpu/amd.c (bsp_init_amd, early_init_amd)
 _ZEN_GENERATIONS = {
@@ -33,18 +27,12 @@ _ZEN_GENERATIONS = {
     25: ((0x00, "zen3"), (0x10, "zen4"), (0x20, "zen3"), (0x60, "zen4"), (0xB0, "zen3")),
     26: ((0x00, "zen5"), (0x50, "zen6"), (0x60, "zen5"), (0x80, "zen6")),
 }
-_PLATFORM_PREFIXES = (
-    ("portable computing language", "pocl"),
-    ("intel", "intel"),
-    ("nvidia", "nvidia"),
-    ("amd accelerated", "amd"),
-    ("advanced micro", "amd"),
-    ("rusticl", "rusticl"),
-    ("clover", "clover"),
-    ("apple", "apple"),
-    ("arm", "arm"),
-    ("oclgrind", "oclgrind"),
-)
+_PLATFORM_PREFIXES = {
+    "portable computing language": "pocl",
+    "amd accelerated": "amd",
+    "advanced micro": "amd",
+    **{name: name for name in ("intel", "nvidia", "rusticl", "clover", "apple", "arm", "oclgrind")},
+}
 _NOISE = re.compile(
     r"\(r\)|\(tm\)|\bcorporation\b|\bgenuine\b|\bauthentic\w*\b|\bpthread\b|\bbasic\b|\bcpu\b|\bgpu\b|"
     r"\bprocessor\b|\bwith\b.*|@.*|\b\d+-core\b|\bmulti-core\b"
@@ -78,22 +66,18 @@ class DeviceIdentity(Document):
         return ", ".join(f"{field} ({one!r}, {two!r})" for field, (one, two) in pairs)
 
     def matches(self, other: DeviceIdentity) -> bool:
-        """Tell whether weights of one device hold on the other.
-
-        All of platform, vendor, name, type, number of compute units and processor must agree. The
-        version of the driver may differ: that is a caveat which `differences` shows.
-        """
+        """Tell whether weights of one device hold on the other: all agrees but for the driver."""
         return not any(field in _DECIDING_FIELDS for field in self.differences(other))
 
 
 def platform_prefix(platform: str) -> str:
     """Return the short name of an OpenCL platform, as used in ``pocl:0``."""
     lowered = platform.lower()
-    for beginning, prefix in _PLATFORM_PREFIXES:
+    for beginning, prefix in _PLATFORM_PREFIXES.items():
         if lowered.startswith(beginning):
             return prefix
-    words = re.findall(r"[a-z0-9]+", lowered)
-    return words[0] if words else "opencl"
+    first = re.search(r"[a-z0-9]+", lowered)
+    return first[0] if first else "opencl"
 
 
 def make_slug(platform: str, name: str, processor: str = "") -> str:
@@ -130,10 +114,10 @@ def memory_hierarchy_of(
 ) -> memory.MemoryHierarchy:
     """Return the memory hierarchy of a device."""
     vendor = re.search(r"\((\w+) family", identity.processor)
-    if vendor is not None and vendor[1] in _VENDORS:
-        name = f"{_VENDORS[vendor[1]]}-{processor_generation(identity.processor)}"
-        if name in memory.available_hierarchies():
-            return memory.load_hierarchy(name)
+    maker = _VENDORS.get(vendor[1]) if vendor else None
+    name = f"{maker}-{processor_generation(identity.processor)}"
+    if name in memory.available_hierarchies():
+        return memory.load_hierarchy(name)
     system = memory.read_system() if is_here and identity.device_type == "cpu" else None
     assumed = memory.load_hierarchy(memory.ASSUMED)
     return system or assumed.model_copy(update={"name": memory.UNKNOWN})
@@ -185,25 +169,20 @@ def _fields(path: Path) -> Iterator[tuple[str, str]]:
     except OSError:
         return
     for line in text.splitlines():
-        key, colon, value = line.partition(":")
-        if colon:
-            yield key.strip(), value.strip()
+        key, _, value = line.partition(":")
+        yield key.strip(), value.strip()
 
 
 def read_clocks(root: Path = Path("/")) -> dict[str, float]:
     """Return the processor's clock frequencies that are readable, MHz, by where they were read."""
     clocks: dict[str, float] = {}
-    current = [
-        float(value) for key, value in _fields(root / "proc/cpuinfo") if key == "cpu MHz" and value
-    ]
-    if current:
+    fields = _fields(root / "proc/cpuinfo")
+    if current := [float(value) for key, value in fields if key == "cpu MHz" and value]:
         clocks["cpu_current_mean"] = sum(current) / len(current)
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("scaling_min_freq", "scaling_max_freq", "cpuinfo_max_freq", "base_frequency"):
-        try:
+        with suppress(OSError, ValueError):
             clocks[name] = int((folder / name).read_text()) / 1000
-        except (OSError, ValueError):
-            continue
     return clocks
 
 
@@ -213,51 +192,37 @@ def time_of_others_s(path: Path = Path("/proc/stat")) -> float | None:
     Time that a hypervisor gave to other machines counts as theirs.
     """
     try:
-        ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+        lines = [line.split() for line in path.read_text(encoding="ascii").splitlines() if line]
+        spent = {name: times for name, *times in lines}
         ticks = 0
-        for name, user, nice, system, _idle, _waiting, irq, soft, stolen, *_ in (
-            line for line in lines if line and line[0] in ours
-        ):
+        for number in os.sched_getaffinity(0):
+            user, nice, system, _idle, _waiting, irq, soft, stolen, *_ = spent[f"cpu{number}"]
             ticks += sum(map(int, (user, nice, system, irq, soft, stolen)))
-            ours.remove(name)
-        if ours:
-            return None
-        own = os.times()
-        per_second = os.sysconf("SC_CLK_TCK")
-    except (AttributeError, OSError, ValueError):  # not Linux, or not as we know it
+        return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
+    except (AttributeError, KeyError, OSError, ValueError):  # not Linux, or not as we know it
         return None
-    return ticks / per_second - sum(own[:4])
 
 
 class Neighbors:
-    """Watches how many cores other programs keep busy while one of their devices is timed.
-
-    A program that keeps a core busy can hold up all runs of all rounds alike, so that nothing in
-    their times tells.
-    """
+    """Other programs, which may keep cores busy, and hold up all runs of all rounds alike."""
 
     def __init__(self, time_s: Callable[[], float | None], now: Callable[[], float]) -> None:
         self._time_s = time_s
         self._now = now
         self._readings: deque[tuple[float, float]] = deque()
 
-    def look(self) -> float:
-        """Return how many cores they have kept busy since the last look, or longer, on average.
+    def are_busy(self) -> bool:
+        """Tell whether they kept more than an eighth of our cores busy since the last call.
 
-        The times of the system are coarse: over half a second at least, and zero before.
+        The times of the system are coarse: half a second at least is looked at.
         """
         spent = self._time_s()
         if spent is None:
-            return 0.0
+            return False
         now = self._now()
         while len(self._readings) > 1 and self._readings[1][0] <= now - _WINDOW_S:
             self._readings.popleft()
         self._readings.append((now, spent))
         began, before = self._readings[0]
-        return max(spent - before, 0.0) / (now - began) if now - began >= _WINDOW_S else 0.0
-
-    @staticmethod
-    def disturb(cores: float) -> bool:
-        """Return whether so many busy cores make times doubtful: more than an eighth of ours."""
-        return cores > _BUSY_SHARE * available_cores()
+        elapsed = now - began
+        return elapsed >= _WINDOW_S and spent - before > _BUSY_SHARE * available_cores() * elapsed

@@ -1,8 +1,4 @@
-"""Registers, memory and machine code of kernels on NVIDIA GPUs, from nvcc, without a GPU.
-
-``ptxas -v`` says what each kernel takes once compiled for an architecture. Machine code as text
-(SASS) is nvdisasm's; `countperf.machine_code.sass_instruction` reads it.
-"""
+"""Registers, memory and machine code of kernels on NVIDIA GPUs, from nvcc, without a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,17 +15,13 @@ from countperf.devices.device import pick_errors
 from countperf.errors import DeviceError, KernelBuildError
 from countperf.machine_code.tools import run_program
 
-_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+(\d+))? bytes smem")
 _MESSAGE_LIMIT = 800
-_UNSUPPORTED = "Unsupported gpu architecture"
 _OLD_DEVICES = (
-    "CUDA 13 compiles for compute capability 7.5 and newer, CUDA 12 for 5.0 and newer: name the"
+    "; CUDA 13 compiles for compute capability 7.5 and newer, CUDA 12 for 5.0 and newer: name the"
     " nvcc of such a toolkit in COUNTPERF_NVCC"
 )
-
 
 Program = Literal["nvcc", "nvdisasm"]
 
@@ -65,17 +56,12 @@ def find_program(name: Program) -> Path | None:
     """Find a program of CUDA's toolkit."""
     if named := os.environ.get(f"COUNTPERF_{name.upper()}"):
         return Path(path) if (path := shutil.which(named)) else None
-    return next((path for path in _candidates(name) if os.access(path, os.X_OK)), None)
-
-
-def _candidates(name: str) -> Iterator[Path]:
-    if on_path := shutil.which(name):
-        yield Path(on_path)
     homes = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    yield from (Path(home) / "bin" / name for home in homes if home)
+    paths = [shutil.which(name), *(f"{home}/bin/{name}" for home in homes if home)]
     package = importlib.util.find_spec("nvidia")
     for folder in (package.submodule_search_locations or ()) if package else ():
-        yield from sorted(Path(folder).glob(f"*/bin/{name}"), reverse=True)
+        paths += sorted(map(str, Path(folder).glob(f"*/bin/{name}")), reverse=True)
+    return next((Path(path) for path in paths if path and os.access(path, os.X_OK)), None)
 
 
 def compile_for(t_unit: Any, capability: str = "9.0") -> dict[str, KernelResources]:
@@ -105,7 +91,7 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
         said = (result.stdout + result.stderr).replace(f"{folder}/", "")
         if result.returncode:
             message = pick_errors(said) or f"status {result.returncode}"
-            advice = f"; {_OLD_DEVICES}" if _UNSUPPORTED in message else ""
+            advice = _OLD_DEVICES if "Unsupported gpu architecture" in message else ""
             raise KernelBuildError(f"nvcc for {architecture}: {message}{advice}")
         return said, target.read_bytes()
 
@@ -113,20 +99,15 @@ def run_nvcc(source: str, capability: str, *flags: str) -> tuple[str, bytes]:
 def parse_resources(text: str) -> dict[str, KernelResources]:
     """Read what ``ptxas -v`` says."""
     resources: dict[str, KernelResources] = {}
-    entry, spills = "", 0
-    for line in text.splitlines():
-        if match := _ENTRY.search(line):
-            entry = match[1]
-        elif entry and (match := _SPILLS.search(line)):
-            spills = int(match[1]) + int(match[2])
-        elif entry and (match := _REGISTERS.search(line)):
-            shared = _SHARED.search(line)
-            resources[entry] = KernelResources(
-                registers=int(match[1]),
-                spill_bytes=spills,
-                shared_bytes=sum(int(part or 0) for part in shared.groups()) if shared else 0,
+    for part in text.split("Compiling entry function '")[1:]:
+        properties, found, used = part.partition("Used ")
+        if found:
+            shared = _SHARED.search(used.partition("\n")[0])
+            resources[part.partition("'")[0]] = KernelResources(
+                registers=int(used.split()[0]),
+                spill_bytes=sum(map(int, (_SPILLS.findall(properties) or [(0, 0)])[-1])),
+                shared_bytes=sum(int(size or 0) for size in shared.groups()) if shared else 0,
             )
-            entry, spills = "", 0
     return resources
 
 

@@ -1,7 +1,4 @@
-"""OpenCL: its platforms and devices, and one of them in use.
-
-A session has context, queue, programs, memory and launches of translation units.
-"""
+"""OpenCL: its platforms and devices, and one of them in use."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ import numpy as np
 import pyopencl as cl
 
 from countperf.caches import POCLS, give_a_cache
-from countperf.counting.frontend.copies import check_element_types, uses_half
+from countperf.counting.frontend.schedule import check_element_types, uses_half
 from countperf.devices import device as common
 from countperf.devices.description import DeviceKernel, check_offsets, describe_kernel
 from countperf.devices.identity import (
@@ -30,11 +27,14 @@ from countperf.devices.identity import (
     platform_prefix,
     read_processor,
 )
-from countperf.devices.targets import HostBuilder, generate_for_target
+from countperf.devices.targets import GeneratedLaunch, HostBuilder, generate_for_target
 from countperf.errors import CountingError, KernelBuildError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+_KINDS: tuple[DeviceType, ...] = ("accelerator", "gpu", "cpu")  # the last that holds is taken
 
 
 class OpenClBackend:
@@ -60,7 +60,7 @@ class OpenClBackend:
         problem, advice = ("", "") if devices else common.advise_drivers()
         return common.Findings(
             drivers=drivers,
-            platforms=tuple((platform.name, platform.version) for platform in platforms),
+            platforms=tuple(platform.name for platform in platforms),
             devices=tuple(devices),
             problem=problem,
             advice=advice,
@@ -86,12 +86,9 @@ class OpenClBackend:
 def describe(handle: cl.Device, label: str) -> common.Device:
     """Read identity and limits of a pyopencl device."""
     device_type: DeviceType = "other"
-    if handle.type & cl.device_type.CPU:
-        device_type = "cpu"
-    elif handle.type & cl.device_type.GPU:
-        device_type = "gpu"
-    elif handle.type & cl.device_type.ACCELERATOR:
-        device_type = "accelerator"
+    for kind in _KINDS:
+        if handle.type & getattr(cl.device_type, kind.upper()):
+            device_type = kind
     processor = read_processor() if device_type == "cpu" else ""
     name = handle.name.strip()
     slug = make_slug(handle.platform.name, name, processor)
@@ -123,9 +120,7 @@ def describe(handle: cl.Device, label: str) -> common.Device:
         cache_line_bytes=handle.global_mem_cacheline_size,
         compute_capability=".".join(map(str, capability)) if None not in capability else "",
     )
-    return common.Device(
-        label=label, identity=identity, limits=limits, handle=handle, backend="opencl"
-    )
+    return common.Device(label=label, identity=identity, limits=limits, handle=handle)
 
 
 def _extension(handle: cl.Device, name: str) -> int | None:
@@ -180,12 +175,10 @@ class OpenCLSession(common.Session):
             )
         kernels: Callable[[str], cl.Kernel] = cache(partial(cl.Kernel, program))
 
-        def launch(
-            name: str, groups: int, group_size: int, arguments: Sequence[Any]
-        ) -> list[cl.Event]:
+        def launch(name: str, groups: int, size: int, arguments: Sequence[Any]) -> list[cl.Event]:
             kernels(name).set_args(*arguments)
-            shape = (groups * group_size,)
-            return [cl.enqueue_nd_range_kernel(self.queue, kernels(name), shape, (group_size,))]
+            shape = (groups * size,)
+            return [cl.enqueue_nd_range_kernel(self.queue, kernels(name), shape, (size,))]
 
         return launch
 
@@ -220,28 +213,21 @@ class OpenCLSession(common.Session):
 
         def prepare(arguments: Mapping[str, Any]) -> Callable[[], list[Any]]:
             launches = code.launches(arguments, lambda size: self.allocate(int(size)))
+            of_group = cl.kernel_work_group_info
             for launch in launches:
-                ask, key = kernels[launch.kernel].get_work_group_info, cl.kernel_work_group_info
-                device.check_group(launch.shape, int(ask(key.WORK_GROUP_SIZE, device.handle)))
-                device.check_local(int(ask(key.LOCAL_MEM_SIZE, device.handle)))
+                ask = kernels[launch.kernel].get_work_group_info
+                keys = of_group.WORK_GROUP_SIZE, of_group.LOCAL_MEM_SIZE
+                device.check_group(launch.shape, *(int(ask(key, device.handle)) for key in keys))
 
-            def enqueue() -> list[Any]:
-                events: list[Any] = []
-                for each in launches:
-                    kernel, groups = kernels[each.kernel], each.groups
-                    if choose_groups is not None:
-                        groups = choose_groups(groups, each.shape)
-                    kernel.set_args(*each.arguments, *more)
-                    events.append(
-                        cl.enqueue_nd_range_kernel(
-                            *(self.queue, kernel, groups, each.shape),
-                            g_times_l=True,
-                            allow_empty_ndrange=True,
-                        )
-                    )
-                return events
+            def run(each: GeneratedLaunch) -> cl.Event:
+                kernel, groups = kernels[each.kernel], each.groups
+                if choose_groups is not None:
+                    groups = choose_groups(groups, each.shape)
+                kernel.set_args(*each.arguments, *more)
+                given: Any = self.queue, kernel, groups, each.shape
+                return cl.enqueue_nd_range_kernel(*given, g_times_l=True, allow_empty_ndrange=True)
 
-            return enqueue
+            return lambda: [run(each) for each in launches]
 
         return describe_kernel(unit, prepare)
 
@@ -278,13 +264,10 @@ class OpenClTarget(lp.PyOpenCLTarget):
 
 def retarget(t_unit: Any) -> Any:
     """Return a translation unit for OpenCL, whatever it was made for."""
-    given = t_unit.target
-    if not isinstance(given, lp.PyOpenCLTarget):
-        return t_unit.copy(target=OpenClTarget())
-    target = OpenClTarget(
-        atomics_flavor=given.atomics_flavor, use_int8_for_bool=given.use_int8_for_bool
-    )
-    return t_unit.copy(target=target)
+    given, kept = t_unit.target, ("atomics_flavor", "use_int8_for_bool")
+    is_opencl = isinstance(given, lp.PyOpenCLTarget)
+    options = {name: getattr(given, name) for name in kept} if is_opencl else {}
+    return t_unit.copy(target=OpenClTarget(**options))
 
 
 def check_types(device: common.Device, t_unit: Any) -> None:

@@ -1,12 +1,8 @@
 """Device parameters: the constants that mechanistic models need, and their files.
 
-A `DeviceParameters` holds plain numbers under the names of the models' vocabulary, each with a
-unit (`DeviceParameters.unit_of`) and a source (`DeviceParameters.source_of`). A number that nobody
-gave is ``None``; a model that needs it calls `DeviceParameters.require`, which raises an error that
-names the field. Nothing is guessed.
-
-Cycles are those of a compute unit, instructions are those of a sub-group: a cost of 0.25 cycles
-means that a compute unit starts four sub-group instructions of the class in every cycle.
+A number that nobody gave is ``None``; nothing is guessed. Cycles are those of a compute unit,
+instructions are those of a sub-group: a cost of 0.25 cycles means that a compute unit starts four
+sub-group instructions of the class in every cycle.
 """
 
 from __future__ import annotations
@@ -14,7 +10,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -62,11 +57,11 @@ class InstructionClass:
         """The latency; an error that names it where none is stated."""
         if self.latency is None:
             field = f"classes.{self.name}.latency"
-            message = (
+            raise DeviceParameterError(
                 f"no value for {field}, which all models but rooflines need; give it in the"
-                " device's document, in cycle"
+                " device's document, in cycle",
+                field=field,
             )
-            raise DeviceParameterError(message, field=field)
         return self.latency
 
 
@@ -124,9 +119,8 @@ class DeviceParameters(Document):
     local_unit: _PositiveInt | None = _in("byte")
     sub_group_unit: _PositiveInt | None = _in("sub-group")
     local_reserved_bytes_per_group: _NonNegativeInt | None = _in("byte/group")
-    issue_cycles: _PositiveFloat | None = _in(
-        "cycle/instruction"
-    )  # machine constants of Hong & Kim (2009)
+    # machine constants of Hong & Kim (2009)
+    issue_cycles: _PositiveFloat | None = _in("cycle/instruction")
     mem_ld_cycles: _PositiveFloat | None = _in("cycle")
     departure_del_coal_cycles: _PositiveFloat | None = _in("cycle")
     departure_del_uncoal_cycles: _PositiveFloat | None = _in("cycle")
@@ -168,18 +162,18 @@ class DeviceParameters(Document):
         """Return the cost of a class of instructions."""
         if name not in self.classes:
             known = some_of(tuple(self.classes))
-            message = (
+            raise DeviceParameterError(
                 f"device {self.slug!r}: no instruction class {name!r}, which {model} needs"
-                f" (known: {known}); add it to the device's document"
+                f" (known: {known}); add it to the device's document",
+                field=f"classes.{name}",
             )
-            raise DeviceParameterError(message, field=f"classes.{name}")
         return self.classes[name]
 
     def source_of(self, field: str) -> str:
         """Return where a number comes from."""
         return self.sources.get(field, DECLARED)
 
-    def replaced(self, **changes: Any) -> Self:
+    def with_values(self, **changes: Any) -> Self:
         """Return the device with other values, checked like `declare_device`."""
         values = {name: getattr(self, name) for name in type(self).model_fields}
         return _construct(type(self), {**values, **changes})
@@ -204,9 +198,8 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = field_path(first["loc"], root="").lstrip(".")
-        message = (
-            f"device {values.get('slug')!r}: {field}: {first['msg']} (found: {first['input']!r})"
-        )
+        said = f"{first['msg']} (found: {first['input']!r})"
+        message = f"device {values.get('slug')!r}: {field}: {said}"
         raise DeviceParameterError(message, field=field) from error
 
 
@@ -216,59 +209,55 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
 # those in the folder ``catalog``. Limits that it does not state follow from ``compute_capability``.
 #
 # Source of the limits: CUDA C Programming Guide, "Technical Specifications per Compute Capability",
-# and ``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation), which computes what the
-# CUDA Occupancy Calculator does. Capabilities 1.x and 2.x have left both since; their numbers are
-# those of the editions of their time (the header: CUDA Toolkit 7.0).
-#
-# From 3.0 on, the results are checked against the header itself, with the limits that CCCL states
-# (``cuda/__device/arch_traits.h``, 5.0 and later). Where the sources differ: registers of a work
-# item are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). Kernels
-# here take one barrier of a group; where one takes two, 8.6 and later but 9.0 and 10.0 hold half as
-# many.
+# and ``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation); of 1.x and 2.x their
+# editions of that time (the header: CUDA Toolkit 7.0). Where they differ: registers of a work item
+# are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). The header
+# refuses on 6.0 groups that 6.1 could not hold. Kernels here take one barrier of a group; with two,
+# 8.6 and later but 9.0 and 10.0 hold half as many groups.
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"
     " cuda_occupancy.h of the CUDA Toolkit"
 )
 _SUB_GROUP_SIZE = 32
-_FILE = Path(__file__).with_name("capabilities.csv")
+_COARSE_REGISTERS = (21, 22, 29, 30, 37, 38, 45, 46)  # of compute capability 2.x
 
-with _FILE.open(encoding="utf-8", newline="") as _file:
+with Path(__file__).with_name("capabilities.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = {row.pop("compute_capability"): row for row in csv.DictReader(_file)}
 
-# of compute capability 2.x
-_COARSE_REGISTERS = (21, 22, 29, 30, 37, 38, 45, 46)
 COMPUTE_CAPABILITIES: tuple[str, ...] = tuple(_ROWS)
 """The compute capabilities whose limits are known."""
 
 
-def capability_limits(compute_capability: str) -> Mapping[str, Any]:
+def capability_limits(compute_capability: str) -> dict[str, Any]:
     """Return the limits of a compute capability, as fields of `DeviceParameters`."""
     if compute_capability not in _ROWS:
         known = ", ".join(COMPUTE_CAPABILITIES)
         message = f"no limits of compute capability {compute_capability!r} (known: {known})"
         raise DeviceParameterError(message, field="compute_capability")
-    limits: dict[str, Any] = {name: int(text) for name, text in _ROWS[compute_capability].items()}
-    limits["sub_group_size"] = _SUB_GROUP_SIZE
-    most = limits["max_sub_groups_per_compute_unit"]
-    limits["max_work_items_per_compute_unit"] = most * _SUB_GROUP_SIZE
-    limits["register_mode"] = "group" if compute_capability.startswith("1.") else "sub_group"
-    limits["coarse_registers"] = _COARSE_REGISTERS if compute_capability.startswith("2.") else ()
-    return MappingProxyType(limits)
+    limits = {name: int(text) for name, text in _ROWS[compute_capability].items()}
+    return {
+        **limits,
+        "sub_group_size": _SUB_GROUP_SIZE,
+        "max_work_items_per_compute_unit": (
+            limits["max_sub_groups_per_compute_unit"] * _SUB_GROUP_SIZE
+        ),
+        "register_mode": "group" if compute_capability.startswith("1.") else "sub_group",
+        "coarse_registers": _COARSE_REGISTERS if compute_capability.startswith("2.") else (),
+    }
 
 
 def with_capability_limits(device: DeviceParameters) -> DeviceParameters:
     """Return a device with the limits of its compute capability where it states none itself."""
     if device.compute_capability is None:
-        message = f"device {device.slug!r}: no compute_capability, which its limits follow from"
-        raise DeviceParameterError(message, field="compute_capability")
+        return device
     limits = capability_limits(device.compute_capability)
     absent = {name: value for name, value in limits.items() if getattr(device, name) is None}
     sources = dict.fromkeys(absent, SOURCE)
     for name in ("register_mode", "coarse_registers"):
         if name not in device.model_fields_set:
             absent[name] = limits[name]
-    return device.replaced(**absent, sources={**device.sources, **sources})
+    return device.with_values(**absent, sources={**device.sources, **sources})
 
 
 def capability_device(compute_capability: str) -> DeviceParameters:
@@ -297,8 +286,7 @@ def load_device(device: str | Path) -> DeviceParameters:
         known, near = ", ".join(available_devices()), nearest(device, available_devices())
         message = f"no description of a device {device!r} (known: {known}); give a TOML file{near}"
         raise DeviceError(message, device=device)
-    path = _CATALOG / f"{device}.toml"
-    return read_device(read_file_text(path), path=path)
+    return load_device(_CATALOG / f"{device}.toml")
 
 
 def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameters:
@@ -335,7 +323,7 @@ def read_device(text: str, *, path: Path | str | None = None) -> DeviceParameter
         else:
             plain[name] = entry
     device = validate(DeviceParameters, {**plain, "sources": sources}, path=path)
-    return device if device.compute_capability is None else with_capability_limits(device)
+    return with_capability_limits(device)
 
 
 class _Sources(Part):

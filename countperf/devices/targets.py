@@ -1,8 +1,7 @@
 """Code that Loopy generates for a device, and what its host function launches.
 
 The host function is Python, for OpenCL as for CUDA: it works out grid, group and arguments of each
-launch and hands them to whoever launches. It is called directly, without Loopy's executor, which
-would look at every argument again at each run.
+launch. It is called without Loopy's executor, which looks at every argument again at each run.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from loopy.target.python import PythonASTBuilderBase
 from loopy.types import NumpyType, to_unsigned_dtype
 from pymbolic.mapper.stringifier import PREC_NONE
 
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.devices.description import DeviceKernel
 from countperf.errors import KernelBuildError
 
@@ -59,15 +58,14 @@ class HostBuilder(PythonASTBuilderBase):
     def get_temporary_decls(self, codegen_state: Any, schedule_index: int) -> Any:
         """Write the allocation of arrays that launches share."""
         del schedule_index
-        mapper = self.get_expression_to_code_mapper(codegen_state)
-        declared: list[Any] = []
-        for name, variable in sorted(codegen_state.kernel.temporary_variables.items()):
-            if variable.address_space != AddressSpace.GLOBAL or variable.base_storage:
-                continue
-            if variable.initializer is None:
-                size = mapper(variable.nbytes, PREC_NONE, type_context="i")
-                declared.append(Assign(name, f"{_ALLOCATE}({size})"))
-        return declared
+        write = self.get_expression_to_code_mapper(codegen_state)
+        return [
+            Assign(name, f"{_ALLOCATE}({write(variable.nbytes, PREC_NONE, type_context='i')})")
+            for name, variable in sorted(codegen_state.kernel.temporary_variables.items())
+            if variable.address_space == AddressSpace.GLOBAL
+            and not variable.base_storage
+            and variable.initializer is None
+        ]
 
     def get_kernel_call(
         self, codegen_state: Any, subkernel_name: str, gsize: Any, lsize: Any
@@ -85,12 +83,12 @@ class HostBuilder(PythonASTBuilderBase):
 
 def _as_argument(kernel: Any, name: str) -> str:
     """Write the argument of a launch, of the type that the kernel declares."""
-    if name in kernel.all_inames():
-        return f"{_NUMPY}.{np.dtype(kernel.index_dtype.numpy_dtype).name}({name})"
-    described: Any = kernel.get_var_descriptor(name)
-    dtype: Any = described.dtype
-    if not isinstance(described, ValueArg) or dtype.numpy_dtype.names:
-        return name
+    dtype = kernel.index_dtype
+    if name not in kernel.all_inames():
+        described: Any = kernel.get_var_descriptor(name)
+        dtype = described.dtype
+        if not isinstance(described, ValueArg) or dtype.numpy_dtype.names:
+            return name
     return f"{_NUMPY}.{np.dtype(dtype.numpy_dtype).name}({name})"
 
 
@@ -116,14 +114,12 @@ class GeneratedCode:
         self, arguments: Mapping[str, Any], allocate: Callable[[int], Any]
     ) -> list[GeneratedLaunch]:
         """Return what is launched with arguments; `allocate` makes arrays that launches share."""
-        launches: list[GeneratedLaunch] = []
-
-        def note(kernel: str, groups: Sequence[int], shape: Sequence[int], given: Any) -> None:
-            extents, items = tuple(map(int, groups)), tuple(map(int, shape))
-            launches.append(GeneratedLaunch(kernel, extents, items, tuple(given)))
-
-        self.host(note, allocate, **arguments)
-        return launches
+        calls: list[tuple[str, Sequence[int], Sequence[int], Sequence[Any]]] = []
+        self.host(lambda *call: calls.append(call), allocate, **arguments)
+        return [
+            GeneratedLaunch(name, tuple(map(int, groups)), tuple(map(int, shape)), tuple(given))
+            for name, groups, shape, given in calls
+        ]
 
 
 def generate_for_target(unit: Any) -> GeneratedCode:
@@ -175,20 +171,18 @@ def _three(extents: Sequence[int]) -> Shape:
     return first, second, third
 
 
-# --- CUDA: what is mended for loopy 2025.2, each from outside and for this target only
+# --- CUDA: what is mended for loopy 2025.2
 #
 # - functions: Loopy lists ``rsqrt`` and ``atan2`` but cannot infer their types, and its helpers for
-#   integers are host functions, which nvcc refuses; results have the types that its OpenCL target
-#   gives them, so that the same kernel computes the same on both;
-# - integer powers from the third on, whose helper is a host function, which nvcc refuses;
+#   integers and integer powers are host functions, which nvcc refuses; results have the types that
+#   its OpenCL target gives them;
 # - kernels that need several launches, of which only the first is generated;
 # - arrays that launches share, which are declared like kernels, and arguments in constant memory,
 #   which CUDA does not have: both are plain pointers;
 # - 64-bit compare-and-swap, which wants ``unsigned long long``;
 # - infinities and NaN, whose types Loopy does not know, and for which NVRTC has no macros.
 #
-# Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision Mathematical
-# Functions".
+# Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision ..."
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(
@@ -203,14 +197,9 @@ _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(("atan2", "copysign", "fmax", "fmin", "fmod", "hypot", "pow"), 2),
     "fma": 3,
 }
-_OTHER_SPELLINGS = {"mad": "fma"}
-_ANY_TYPE_FUNCTIONS = {"abs": 1, "isnan": 1, "max": 2, "min": 2, "clamp": 3}
 _FLOAT_FORMS = {"abs": "fabs", "max": "fmax", "min": "fmin"}
-_ARGUMENTS = {
-    **_FLOAT_FUNCTIONS,
-    **_ANY_TYPE_FUNCTIONS,
-    **{name: _FLOAT_FUNCTIONS[other] for name, other in _OTHER_SPELLINGS.items()},
-}
+_ANY_TYPE_FUNCTIONS = {"abs": 1, "isnan": 1, "max": 2, "min": 2, "clamp": 3}
+_ARGUMENTS = {**_FLOAT_FUNCTIONS, **_ANY_TYPE_FUNCTIONS, "mad": 3}  # ``mad`` is ``fma``
 
 _HELPERS = {
     "max": "{type} {name}({type} a, {type} b) {{ return a > b ? a : b; }}",
@@ -224,9 +213,7 @@ _HELPERS = {
 }
 
 _UNSIGNED_ABS = "{result} {name}({type} a) {{ return a; }}"
-
-HELPER_QUALIFIER = "inline __device__"
-"""Declaration qualifier of a helper function."""
+_HELPER_QUALIFIER = "inline __device__"
 
 
 class CudaFunction(ScalarCallable):
@@ -244,29 +231,23 @@ class CudaFunction(ScalarCallable):
         common = np.dtype(np.result_type(*types))
         if self.name in _FLOAT_FUNCTIONS and number == 1 and common.kind in "iu":
             common = np.dtype(np.float32)  # as on OpenCL
-        name, result = self._spelling(common)
-        signature = {-1: NumpyType(result)}
-        signature.update({position: NumpyType(common) for position in range(number)})
-        specialized = self.copy(name_in_target=name, arg_id_to_dtype=constantdict(signature))
-        return specialized, clbl_inf_ctx
+        name, result = self._find_spelling(common)
+        numbers = dict.fromkeys(range(number), NumpyType(common))
+        signature = constantdict({-1: NumpyType(result), **numbers})
+        return self.copy(name_in_target=name, arg_id_to_dtype=signature), clbl_inf_ctx
 
-    def _spelling(self, dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
+    def _find_spelling(self, dtype: np.dtype[Any]) -> tuple[str, np.dtype[Any]]:
         """Return CUDA's name of the function, and the type of the result."""
-        name = _OTHER_SPELLINGS.get(self.name, self.name)
+        name = "fma" if self.name == "mad" else self.name
         if dtype.kind == "f":
             name = _FLOAT_FORMS.get(name, name)
-        if name in _FLOAT_FUNCTIONS:
-            if dtype.name not in ("float32", "float64"):
-                raise LoopyTypeError(f"{self.name!r} does not support type {dtype} on CUDA")
-            return name + ("f" if dtype.name == "float32" else ""), dtype
-        if dtype.kind not in "iuf":
+        is_float = dtype.name in ("float32", "float64")
+        if not (is_float if name in _FLOAT_FUNCTIONS else dtype.kind in "iuf"):
             raise LoopyTypeError(f"{self.name!r} does not support type {dtype} on CUDA")
-        helper = f"lpy_{name}_{dtype.name}"
-        if name == "isnan":
-            return helper, np.dtype(np.int32)
-        if name == "abs":
-            return helper, to_unsigned_dtype(dtype)
-        return helper, dtype
+        if name in _FLOAT_FUNCTIONS:
+            return name + ("f" if dtype.name == "float32" else ""), dtype
+        results = {"isnan": lambda: np.dtype(np.int32), "abs": lambda: to_unsigned_dtype(dtype)}
+        return f"lpy_{name}_{dtype.name}", results.get(name, lambda: dtype)()
 
     def generate_preambles(self, target: Any) -> Any:
         """Define the helper, where CUDA has no such function."""
@@ -280,7 +261,7 @@ class CudaFunction(ScalarCallable):
             type=target.dtype_to_typename(self.arg_id_to_dtype[0]),
             result=target.dtype_to_typename(self.arg_id_to_dtype[-1]),
         )
-        yield f"40_{name}", f"{HELPER_QUALIFIER} {text}"
+        yield f"40_{name}", f"{_HELPER_QUALIFIER} {text}"
 
 
 def cuda_functions() -> dict[str, CudaFunction]:
@@ -337,7 +318,7 @@ def generate_cuda(t_unit: Any) -> GeneratedCode:
     """Generate CUDA for a translation unit."""
     code = generate_for_target(retarget(t_unit))
     # Loopy's helpers are functions of the host, and it swaps 64 bits as a signed number
-    source = code.source.replace("static inline", HELPER_QUALIFIER)
+    source = code.source.replace("static inline", _HELPER_QUALIFIER)
     source = _SWAP.sub(lambda call: call[0].replace("(long", "(unsigned long long"), source)
     return replace(code, source=f"{_CONSTANTS}\n{source}")
 
@@ -353,11 +334,10 @@ def retarget(t_unit: Any) -> Any:
         if isinstance(known, CallableKernel):
             kernel: Any = known.subkernel
             if kernel.state > KernelState.CALLS_RESOLVED:
-                message = (
+                raise KernelBuildError(
                     f"kernel {kernel.name!r} is preprocessed for {type(t_unit.target).__name__};"
                     " give it as it was before lp.preprocess_program"
                 )
-                raise KernelBuildError(message)
             table[key] = known.copy(subkernel=kernel.copy(target=target))
         else:  # resolved for another target, by type inference
             table[key] = functions.get(getattr(known, "name", ""), known)

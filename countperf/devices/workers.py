@@ -1,9 +1,8 @@
 """Worker processes: each does one task at a time, and can be lost or killed without harm to others.
 
-A worker is a fresh Python process, never a fork: drivers do not survive a fork. It runs neither the
-caller's main module nor what lies beside it, as processes of ``multiprocessing`` do: functions of
-scripts and notebooks are sent with the task (cloudpickle). It ends with the thread that started it,
-however that ends; on systems other than Linux, after its task.
+A worker is a fresh Python process, never a fork, which drivers do not survive. It does not run the
+caller's main module: functions of scripts and notebooks are sent with the task (cloudpickle). It
+ends with the thread that started it; on systems other than Linux, after its task.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ class WorkerLostError(BrokenExecutor):
 
     def __init__(self, reason: str, *, is_late: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
         self.is_late = is_late
 
 
@@ -143,11 +141,7 @@ class Worker:
 
 
 class Pool(ThreadPoolExecutor):
-    """Workers of this machine, as an executor: each is looked after by a thread.
-
-    There is one for each processor unless told otherwise. A block of ``with`` ends them, whatever
-    they are doing.
-    """
+    """Workers of this machine, one for each processor; ``with`` ends them amid what they do."""
 
     def __init__(self, processes: int | None = None) -> None:
         super().__init__(processes or available_cores())
@@ -251,7 +245,5 @@ def capacity(executor: Executor) -> int:
     workers = getattr(runner, "_max_workers", None) or getattr(runner, "num_workers", None)
     if isinstance(workers, int) and workers > 0:
         return workers
-    client = getattr(runner, "_client", None)
-    if client is not None and hasattr(client, "nthreads"):
-        return max(1, sum(client.nthreads().values()))
-    return available_cores()
+    threads = getattr(getattr(runner, "_client", None), "nthreads", None)
+    return max(1, sum(threads().values())) if threads else available_cores()

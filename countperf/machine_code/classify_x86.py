@@ -1,59 +1,19 @@
 """x86-64 machine code as ``objdump`` writes it: what its instructions do.
 
-Rules
------
-1. The syntax is AT&T's, from GNU's or LLVM's objdump; the last operand is where the result goes.
-2. An instruction with an operand in memory also loads it, stores to it, or both.
-3. The lanes of a packed instruction are those of its widest register, masked ones among them.
-4. What is at a distance from ``%rsp`` or ``%rbp`` without an index is a spill; arguments that came
-   on the stack are taken for such. What is at a distance from ``%rip`` is a constant.
-5. Bitwise operations count as integer ones whatever the registers hold.
+The syntax is AT&T's: the last operand is where the result goes. Properties are described in
+``docs/concepts/machine-code.md``. Of *conflicting* accesses, which go to more lines of a set than a
+cache has ways, :math:`(n - w)/(n - 1)` at least miss in a loop over :math:`n` lines, whatever is
+replaced (Belady, 1966, "A Study of Replacement Algorithms for a Virtual-Storage Computer", IBM
+Systems Journal 5(2)).
 
 Source of the instructions: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual",
 volume 2.
-
-Counts: the code that an OpenCL runtime compiled is read and followed (`interpreter`) for a group of
-each kind, at given sizes; nothing runs. Counts are those of all groups.
-
-=======================  ==========================================================================
-property                 instructions
-=======================  ==========================================================================
-``code.all``             all
-``code.arithmetic_*``    additions, products, fused ones, comparisons, roundings; ``scalar`` or
-                         ``vector``, as in the next three
-``code.div_*``           divisions, and so on for ``sqrt`` and ``special``; with the type
-``code.iop_*``           integer operations; ``code.idiv``: divisions
-``code.load_*``          loads; ``scalar``, ``vector`` (of other than whole registers: by bits),
-                         ``constant``; and ``code.store_*``
-``code.spill_load_*``    of places on the stack, ``integer`` or ``vector``; ``code.spill_store_*``
-``code.gather``          and ``code.gather_lanes``: elements of them; ``code.scatter`` likewise
-``code.shuffle_lane``    permutations within 128 bits; ``code.shuffle_cross``: of all lanes
-others                   ``insert``, ``extract``, ``broadcast``, ``convert``, ``mask``, ``move``,
-                         ``branch``, ``call``, ``other``
-``code.cycles``          cycles of a processor of reference (`throughput`); ``cycles_loop``, those
-                         of innermost loops; ``cycles_overlapped``, where short loops overlap
-                         what follows; ``cycles_throughput``, if nothing waited for results;
-                         ``cycles_operations``, micro operations; where groups differ,
-                         ``cycles_largest``, of one of the largest, and ``cycles_busiest``, of
-                         the compute unit that has the most
-``code.groups_unknown``  groups of which data decides what they execute
-``miss.conflict.load``   loads that come back too late for a first-level cache, since their lines
-                         crowd a set; and ``miss.conflict.store``
-=======================  ==========================================================================
-
-Runtimes for CPUs run the items of a group one after the other between barriers, so that whatever
-an item needs behind a barrier waits in arrays on the stack, which may be a power of two apart.
-*Conflicting* accesses are those of a block, such as the body of a loop over items, that go to more
-lines of a set than a cache has ways. If they come by in turns, as in a loop, of :math:`n` lines at
-least a share of :math:`(n - w)/(n - 1)` is gone again, whatever is replaced (Belady, 1966, "A Study
-of Replacement Algorithms for a Virtual-Storage Computer", IBM Systems Journal 5(2)): that share of
-the accesses counts. Addresses are those of the first time that an instruction is executed.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
@@ -127,8 +87,8 @@ def properties_of(mnemonic: str, operands: str) -> tuple[tuple[str, int], ...]:
     for name in classify(mnemonic, operands):
         names.append((name, 1))
         if name in ("gather", "scatter"):
-            bits = 64 if _WIDE_ELEMENTS.search(mnemonic) else 32
-            names.append((f"{name}_lanes", 8 * widest(operands) // bits))
+            size = 8 if _WIDE_ELEMENTS.search(mnemonic) else 4
+            names.append((f"{name}_lanes", widest(operands) // size))
     return tuple((f"{ROOT}.{name}", number) for name, number in names)
 
 
@@ -207,7 +167,7 @@ def _name_access(direction: str, memory: str, unit: str) -> str:
     return f"{direction}_{'scalar' if unit == 'integer' else unit}"
 
 
-def missed(
+def count_misses(
     program: MachineProgram,
     executed: Mapping[int, int],
     accessed: Mapping[int, int],
@@ -232,15 +192,9 @@ def set_conflicts(
     """Return which share of the accesses misses, of instructions whose lines share a set."""
     shares: dict[int, float] = {}
     for block in blocks:
-        by_set: defaultdict[int, defaultdict[int, list[int]]] = defaultdict(
-            lambda: defaultdict(list[int])
-        )
-        for number in block:
-            if number in accessed:
-                line = accessed[number] // LINE_BYTES
-                by_set[line % cache.sets][line].append(number)
-        for lines in by_set.values():
-            if len(lines) > cache.ways:
-                share = (len(lines) - cache.ways) / (len(lines) - 1)
-                shares.update((number, share) for some in lines.values() for number in some)
+        lines = {number: accessed[number] // LINE_BYTES for number in block if number in accessed}
+        crowd = Counter(line % cache.sets for line in set(lines.values()))
+        for number, line in lines.items():
+            if (size := crowd[line % cache.sets]) > cache.ways:
+                shares[number] = (size - cache.ways) / (size - 1)
     return shares

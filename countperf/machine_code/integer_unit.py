@@ -1,11 +1,8 @@
 """Integer instructions of an x86-64 processor, as far as control flow needs them.
 
-Values are unsigned integers of 64 bits, or None where they are not known: they come from the data
-of a kernel, from vectors, or from an instruction that has no rule here. What an instruction makes
-of unknown values is unknown.
+What an instruction makes of unknown values is unknown, and so is what has no rule here.
 
-Source of the instructions: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual",
-volume 2.
+Source: Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 2.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from typing import Any
 
 from countperf.machine_code.machine_state import (
     REGISTERS,
-    STACK_POINTER,
     Action,
     Flags,
     Machine,
@@ -24,8 +20,8 @@ from countperf.machine_code.machine_state import (
     address_of,
     condition_of,
     operands_of,
+    read_signed,
     reader,
-    signed,
     width_of,
     writer,
 )
@@ -55,17 +51,14 @@ def _subtract(bits: int, a: int, b: int) -> _Outcome:
 
 
 def _with_carry(bits: int, a: int, b: int, carry: int, sign: int) -> _Outcome:
-    whole, exact = 1 << bits, signed(a, bits) + sign * (signed(b, bits) + carry)
+    whole, exact = 1 << bits, read_signed(a, bits) + sign * (read_signed(b, bits) + carry)
     raw = a + sign * (b + carry)
     overflows = not -(whole >> 1) <= exact < whole >> 1
-    return raw % whole, _exact(bits, raw, not 0 <= raw < whole, overflows)
+    return raw, _exact(bits, raw, not 0 <= raw < whole, overflows)
 
 
 def _logic(function: Callable[[int, int], int]) -> _Rule:
-    def compute(bits: int, a: int, b: int) -> _Outcome:
-        return function(a, b), _exact(bits, function(a, b))
-
-    return compute
+    return lambda bits, a, b: (function(a, b), _exact(bits, function(a, b)))
 
 
 def _count(by: int, bits: int) -> int:
@@ -74,59 +67,38 @@ def _count(by: int, bits: int) -> int:
 
 def _shift_left(bits: int, a: int, by: int) -> _Outcome:
     by = _count(by, bits)
-    result = (a << by) & ((1 << bits) - 1)
     carry = a >> (bits - by) & 1 if by <= bits else 0
-    return result, _exact(bits, result, carry, result >> (bits - 1) ^ carry) if by else _KEPT
+    overflow = (a << by) >> (bits - 1) & 1 ^ carry
+    return a << by, _exact(bits, a << by, carry, overflow) if by else _KEPT
 
 
 def _shift_right(bits: int, a: int, by: int) -> _Outcome:
+    """Shift a value that is negative if its sign is to be kept."""
     by = _count(by, bits)
-    carry = a >> (by - 1) & 1 if by else 0
-    return a >> by, _exact(bits, a >> by, carry, a >> (bits - 1)) if by else _KEPT
+    carry, overflow = a >> max(by - 1, 0) & 1, max(a, 0) >> (bits - 1)
+    return a >> by, _exact(bits, a >> by, carry, overflow) if by else _KEPT
 
 
-def _shift_signed(bits: int, a: int, by: int) -> _Outcome:
-    by, value = _count(by, bits), signed(a, bits)
-    result = value >> by & ((1 << bits) - 1)
-    return result, _exact(bits, result, value >> (by - 1) & 1) if by else _KEPT
-
-
-def _multiply(bits: int, a: int, b: int) -> _Outcome:
-    exact, top = signed(a, bits) * signed(b, bits), 1 << bits - 1
-    overflows = not -top <= exact < top
-    return a * b & ((1 << bits) - 1), _exact(bits, exact, overflows, overflows)
-
-
-def _product(bits: int, a: int, b: int, *, is_signed: bool) -> _Outcome:
-    mask, top = (1 << bits) - 1, 1 << bits - 1
-    whole = signed(a, bits) * signed(b, bits) if is_signed else a * b
-    overflows = not (-top <= whole < top if is_signed else whole <= mask)
-    return whole & mask, whole >> bits & mask, _exact(bits, whole, overflows, overflows)
+def _multiply(bits: int, a: int, b: int, *, is_signed: bool = True) -> _Outcome:
+    lowest = -(1 << bits - 1) if is_signed else 0
+    whole = read_signed(a, bits) * read_signed(b, bits) if is_signed else a * b
+    overflows = not lowest <= whole < lowest + (1 << bits)
+    return whole, whole >> bits, _exact(bits, whole, overflows, overflows)
 
 
 def _divide(bits: int, by: int, low: int, high: int, *, is_signed: bool) -> _Outcome:
-    mask, whole = (1 << bits) - 1, high << bits | low
+    whole = high << bits | low
     if is_signed:
-        whole, by = signed(whole, 2 * bits), signed(by, bits)
+        whole, by = read_signed(whole, 2 * bits), read_signed(by, bits)
     if not by:
         return None, None, None
     quotient = abs(whole) // abs(by) * (1 if (whole < 0) == (by < 0) else -1)
-    return quotient & mask, (whole - quotient * by) & mask, None
+    return quotient, whole - quotient * by, None
 
 
 def _count_zeros(bits: int, a: int) -> _Outcome:
     result = (a & -a).bit_length() - 1 if a else bits
     return result, _exact(bits, result, a == 0)
-
-
-def _low_bits(bits: int, a: int, index: int) -> _Outcome:
-    result = a & ((1 << min(index & 0xFF, bits)) - 1)
-    return result, _exact(bits, result)
-
-
-def _keep_flags(function: Callable[[int, int, int], int]) -> _Rule:
-    """Return the rule of an instruction with two operands that leaves the flags as they were."""
-    return lambda bits, a, b: (function(bits, a, b) & ((1 << bits) - 1), _KEPT)
 
 
 _RULES: Mapping[str, tuple[str, _Rule]] = {
@@ -144,28 +116,27 @@ _RULES: Mapping[str, tuple[str, _Rule]] = {
     "andn3": ("01>2", _logic(lambda a, b: a & ~b)),
     "shl2": ("1n>1", _shift_left),
     "shr2": ("1n>1", _shift_right),
-    "sar2": ("1n>1", _shift_signed),
-    "shlx3": ("10>2", _keep_flags(lambda bits, a, by: a << (by & (bits - 1)))),
-    "shrx3": ("10>2", _keep_flags(lambda bits, a, by: a >> (by & (bits - 1)))),
-    "sarx3": ("10>2", _keep_flags(lambda bits, a, by: signed(a, bits) >> (by & (bits - 1)))),
+    "sar2": ("1n>1", lambda bits, a, by: _shift_right(bits, read_signed(a, bits), by)),
+    "shlx3": ("10>2", lambda bits, a, by: (a << (by & (bits - 1)), _KEPT)),
+    "shrx3": ("10>2", lambda bits, a, by: (a >> (by & (bits - 1)), _KEPT)),
+    "sarx3": ("10>2", lambda bits, a, by: (read_signed(a, bits) >> (by & (bits - 1)), _KEPT)),
     "inc1": ("0>0", lambda bits, a: _add(bits, a, 1)),
     "dec1": ("0>0", lambda bits, a: _subtract(bits, a, 1)),
     "neg1": ("0>0", lambda bits, a: _subtract(bits, 0, a)),
-    "not1": ("0>0", lambda bits, a: (~a & ((1 << bits) - 1), _KEPT)),
-    "imul2": ("10>1", _multiply),
-    "imul3": ("10>2", _multiply),
-    "mul1": ("0a>ad", lambda bits, a, b: _product(bits, a, b, is_signed=False)),
-    "imul1": ("0a>ad", lambda bits, a, b: _product(bits, a, b, is_signed=True)),
-    "mulx3": ("0d>12", lambda bits, a, b: (*_product(bits, a, b, is_signed=False)[:2], _KEPT)),
+    "not1": ("0>0", lambda _, a: (~a, _KEPT)),
+    "imul2": ("10>1", lambda bits, a, b: _multiply(bits, a, b)[::2]),
+    "imul3": ("10>2", lambda bits, a, b: _multiply(bits, a, b)[::2]),
+    "mul1": ("0a>ad", lambda bits, a, b: _multiply(bits, a, b, is_signed=False)),
+    "imul1": ("0a>ad", _multiply),
+    "mulx3": ("0d>12", lambda bits, a, b: (*_multiply(bits, a, b, is_signed=False)[:2], _KEPT)),
     "div1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=False)),
     "idiv1": ("0ad>ad", lambda bits, *v: _divide(bits, *v, is_signed=True)),
     # other flags than the carry are taken for those of a result of 1
     "bt2": ("10>", lambda bits, a, index: (_exact(bits, 1, a >> index % bits & 1),)),
     "tzcnt2": ("0>1", _count_zeros),
-    "bzhi3": ("10>2", _low_bits),
+    "bzhi3": ("10>2", _logic(lambda a, index: a & ((1 << (index & 0xFF)) - 1))),
     "xchg2": ("10>10", lambda _, a, b: (b, a, _KEPT)),
-    "cltd0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
-    "cqto0": ("a>d", lambda bits, a: (-(a >> (bits - 1)) & ((1 << bits) - 1), _KEPT)),
+    **dict.fromkeys(("cltd0", "cqto0"), ("a>d", lambda bits, a: (-(a >> (bits - 1)), _KEPT))),
 }
 _IMPLIED = {"a": "%rax", "d": "%rdx"}
 _OF_SAME: Mapping[str, tuple[str, _Rule]] = {
@@ -230,12 +201,12 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
     form, compute = (_OF_SAME if is_same else _RULES).get(key, ("", None))
     if compute is None or (name.startswith("bt") and "(" in parts[1]):
         return None
-    bits = width_of(mnemonic, parts[-1:] if is_shift else parts)
-    bits = {"cltd": 32, "cqto": 64}.get(name, bits)
+    bits = 32 if name == "cltd" else width_of(mnemonic, parts[-1:] if is_shift else parts)
     read, _, written = form.partition(">")
     reads = [_reader(kind, parts, bits) for kind in read]
     writes = [writer(_IMPLIED.get(kind) or parts[int(kind)], bits) for kind in written]
     lost: _Outcome = (*(None,) * len(writes), _KEPT if _KEEPING.match(mnemonic) else None)
+    mask = (1 << bits) - 1
 
     def operate(machine: Machine) -> None:
         values = [read(machine) for read in reads]
@@ -243,34 +214,29 @@ def _by_rule(mnemonic: str, parts: list[str]) -> Action | None:
         if flags is not _KEPT:
             machine.flags = flags
         for write, result in zip(writes, results, strict=True):
-            write(machine, result)
+            write(machine, None if result is None else result & mask)
 
     return operate
 
 
 def _reader(kind: str, parts: Sequence[str], bits: int) -> Read:
-    if kind == "c":
-        carry = condition_of("b")
-        assert carry is not None
+    if kind == "c" and (carry := condition_of("b")):
         return carry
-    if kind == "n":
-        return reader(parts[0], 8)
-    return reader(_IMPLIED.get(kind) or parts[int(kind)], bits)
+    text = parts[0] if kind == "n" else _IMPLIED.get(kind) or parts[int(kind)]
+    return reader(text, 8 if kind == "n" else bits)
 
 
 def _special(mnemonic: str, parts: list[str]) -> Action | None:
     """Return what moves, widens, computes addresses, pushes or depends on conditions."""
     if (move := _MOVE.match(mnemonic)) and len(parts) == 2:
-        bits = width_of(mnemonic, parts)
-        if move["way"]:
-            return _move(parts, _BITS[move["low"]], _BITS[move["high"]], move["way"] == "s")
-        return _move(parts, bits, bits)
+        low, high = (_BITS.get(move[end]) or width_of(mnemonic, parts) for end in ("low", "high"))
+        return _move(parts, low, high, is_signed=move["way"] == "s")
     if mnemonic.startswith("lea") and len(parts) == 2:
         return _lea(parts)
     if mnemonic.startswith("push") and parts:
-        return _push(parts[0])
+        return _move_by_stack(parts[0], "-0x8(%rsp)", "-0x8(%rsp)")
     if mnemonic in ("pop", "popq") and parts:
-        return _pop(parts[0])
+        return _move_by_stack("0x0(%rsp)", parts[0], "0x8(%rsp)")
     if mnemonic.startswith("cmov") and len(parts) == 2:
         return _conditional(mnemonic.removeprefix("cmov"), parts)
     if mnemonic.startswith("set") and parts:
@@ -278,79 +244,57 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
     return None
 
 
-def _move(parts: list[str], low: int, high: int, is_signed: bool = False) -> Action:
+def _move(parts: list[str], low: int, high: int, *, is_signed: bool = False) -> Action:
     read, write, mask = reader(parts[0], low), writer(parts[1], high), (1 << high) - 1
 
     def move(machine: Machine) -> None:
         value = read(machine)
         if is_signed and value is not None:
-            value = signed(value, low) & mask
+            value = read_signed(value, low) & mask
         write(machine, value)
 
     return move
 
 
 def _lea(parts: list[str]) -> Action:
-    address = address_of(parts[0])
-    bits = REGISTERS[parts[1]].bits if parts[1] in REGISTERS else 64
+    address, bits = address_of(parts[0]) or (lambda _: None), width_of("", parts[1:])
     write, mask = writer(parts[1], bits), (1 << bits) - 1
 
     def compute(machine: Machine) -> None:
-        value = None if address is None else address(machine)
+        value = address(machine)
         write(machine, None if value is None else value & mask)
 
     return compute
 
 
-def _push(text: str) -> Action:
-    read = reader(text, 64)
+def _move_by_stack(source: str, target: str, step: str) -> Action:
+    """Move between the stack and an operand, then move the stack pointer."""
+    move, advance = _move([source, target], 64, 64), _lea([step, "%rsp"])
 
-    def push(machine: Machine) -> None:
-        value, top = read(machine), machine.registers[STACK_POINTER]
-        if top is not None:
-            machine.registers[STACK_POINTER] = top - 8
-            machine.store(top - 8, 64, value)
+    def push_or_pop(machine: Machine) -> None:
+        move(machine)
+        advance(machine)
 
-    return push
-
-
-def _pop(text: str) -> Action:
-    write = writer(text, 64)
-
-    def pop(machine: Machine) -> None:
-        top = machine.registers[STACK_POINTER]
-        if top is not None:
-            write(machine, machine.load(top, 64))
-            machine.registers[STACK_POINTER] = top + 8
-
-    return pop
+    return push_or_pop
 
 
 def _conditional(suffix: str, parts: list[str]) -> Action:
-    if condition_of(suffix) is None and suffix[-1:] in _BITS:
-        suffix = suffix[:-1]
-    decide, bits = condition_of(suffix), width_of("", parts)
+    """Move if a condition holds, named with or without the width of operands."""
+    bare = suffix[:-1] if suffix[-1:] in _BITS else suffix
+    decide, bits = condition_of(suffix) or condition_of(bare), width_of("", parts)
     read, keep, write = reader(parts[0], bits), reader(parts[1], bits), writer(parts[1], bits)
 
     def move(machine: Machine) -> None:
         is_so = None if decide is None else decide(machine)
         new, old = read(machine), keep(machine)
-        if is_so is None:
-            write(machine, new if new == old else None)
-        else:
-            write(machine, new if is_so else old)
+        write(machine, (new if new == old else None) if is_so is None else new if is_so else old)
 
     return move
 
 
 def _set(suffix: str, text: str) -> Action:
     decide, write = condition_of(suffix), writer(text, 8)
-
-    def put(machine: Machine) -> None:
-        is_so = None if decide is None else decide(machine)
-        write(machine, None if is_so is None else int(is_so))
-
-    return put
+    return lambda machine: write(machine, None if decide is None else decide(machine))
 
 
 def _forget(mnemonic: str, parts: list[str], implicit: Sequence[str]) -> Action | None:

@@ -1,28 +1,18 @@
 """Execution counts of a function's instructions, found by following them with concrete sizes.
 
-Integers are followed through the code: sizes, numbers of groups, places of arrays and whatever
-loops count are known, data is not.
-
-Rules
------
-1. A branch that depends on data goes on to the next instruction: what it guards is executed. The
-   last one back to the beginning of a loop is refused: nobody knows how often.
-2. Iterations of a loop that are alike are not followed one by one (`loop_extrapolation`).
-3. A function that is called is followed where its code is known, else the call is counted only.
-4. In functions that are called, of two ways that depend on data the one is taken that is shorter to
-   the end: the other is that of special values.
-5. Integer divisions in vectors by Intel's library are known by their name.
+A branch that depends on data goes on to the next instruction: what it guards is executed. In
+functions that are called, the way is taken that is shorter to the end: the other one is that of
+special values. The last branch back to the beginning of a loop is refused if it depends on data.
 """
 
 from __future__ import annotations
 
 import copy
-import heapq
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -71,8 +61,7 @@ _SCRATCH = tuple(
 """Registers that a function need not restore."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """An instruction as it is written."""
 
     address: int  # where it is
@@ -80,8 +69,7 @@ class Line:
     operands: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BlockEnd:
+class BlockEnd(NamedTuple):
     """Way in which a block ends."""
 
     # what decides whether ``target`` follows, and its name; without one it does if there is one
@@ -95,8 +83,7 @@ class BlockEnd:
     forgets: bool = False  # whether it goes on to a function of which nothing is known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CodeBlock:
+class CodeBlock(NamedTuple):
     """Instructions that are executed together."""
 
     lines: tuple[int, ...]
@@ -118,11 +105,9 @@ class MachineProgram:
         entries: Mapping[str, int],
         constants: Mapping[int, bytes] | None = None,
     ) -> None:
-        self.lines = tuple(lines)
-        self.entries = dict(entries)
+        self.lines, self.entries = tuple(lines), dict(entries)
         self.constants = constants or {}
-        # by whether notes are taken
-        self._blocks: dict[tuple[int, bool], CodeBlock] = {}
+        self._blocks: dict[tuple[int, bool], CodeBlock] = {}  # by whether notes are taken
         self.places = {line.address: position for position, line in enumerate(self.lines)}
         jumps = [n for n, line in enumerate(self.lines) if line.mnemonic[0] == "j"]
         # the lines that jumps lead to, by those of the jumps, where they are known
@@ -142,22 +127,18 @@ class MachineProgram:
         """True if integers in vectors are followed, too."""
         return any(leads_to_integers(line.mnemonic, line.operands) for line in self.lines)
 
-    # {{{ blocks
-
     def straight(self, executed: Mapping[int, int]) -> list[tuple[tuple[int, ...], bool]]:
         """Return lines that are executed in a row, equally often, and whether these repeat."""
         straight: list[list[int]] = []
-        ended = True
         for number in sorted(executed):
+            before = number - 1
             if (
-                ended
-                or number in self._starts
-                or number != straight[-1][-1] + 1
-                or executed[number] != executed[straight[-1][-1]]
+                number in self._starts
+                or executed.get(before) != executed[number]
+                or self._ends_block(before)
             ):
                 straight.append([])
             straight[-1].append(number)
-            ended = self._ends_block(number)
         return [(tuple(lines), self.targets.get(lines[-1]) == lines[0]) for lines in straight]
 
     def _ends_block(self, number: int) -> bool:
@@ -165,12 +146,8 @@ class MachineProgram:
 
     def block(self, start: int, *, notes: bool = False) -> CodeBlock:
         """Return the block that begins with a line, with or without actions that take notes."""
-        block = self._blocks.get((start, notes))
-        if block is None:
-            block = self._blocks[start, notes] = self._make_block(start, notes=notes)
-        return block
-
-    def _make_block(self, start: int, *, notes: bool) -> CodeBlock:
+        if (start, notes) in self._blocks:
+            return self._blocks[start, notes]
         actions: list[Action] = []
         steps, number = 1, start
         end: BlockEnd | None = None
@@ -178,15 +155,15 @@ class MachineProgram:
             end = self._end_of(number)
             if end is None:
                 actions += self._notes_of_line(number, notes=notes)
-                action = self._action(number)
-                if action is not None:
+                if (action := self._action(number)) is not None:
                     actions.append(action)
                     steps += 1
                 if number + 1 in self._starts:
                     end = BlockEnd(following=number + 1)
             number += 1
         end = end or BlockEnd(leaves=True)  # the code ends
-        return CodeBlock(tuple(range(start, number)), tuple(actions), end, steps)
+        block = CodeBlock(tuple(range(start, number)), tuple(actions), end, steps)
+        return self._blocks.setdefault((start, notes), block)
 
     def _end_of(self, number: int) -> BlockEnd | None:
         """Return how a line ends a block; None if the next line follows."""
@@ -218,10 +195,10 @@ class MachineProgram:
         if name.startswith(_DECIDING):
             suffix = name.removeprefix("cmov").removeprefix("set")
             yield lambda machine: machine.journal.decided.append((suffix, machine.flags))
-        step = note_of_step(name, line.operands)
         is_followed = self.minds_vectors and number in self._needed
-        if step is not None and (is_followed or "mm" not in line.operands):
-            yield step
+        if is_followed or "mm" not in line.operands:
+            step = note_of_step(name, line.operands)
+            yield from [] if step is None else [step]
 
     def _action(self, number: int) -> Action | None:
         line = self.lines[number]
@@ -235,19 +212,15 @@ class MachineProgram:
         """Instructions with vectors that can decide anything."""
         blocks: list[list[int]] = [[]]
         for number in range(len(self.lines)):
-            if number in self._starts:
+            if number in self._starts or self._ends_block(number - 1):
                 blocks.append([])
             blocks[-1].append(number)
-            if self._ends_block(number):
-                blocks.append([])
         lines = [(line.mnemonic, line.operands) for line in self.lines]
         return find_needed_lines(lines, blocks, range(2) if self._divisions else ())
 
-    # }}}
-
-    # {{{ the way
-
-    def executed(self, entry: str, machine: Machine, most_steps: int = MOST_STEPS) -> Counter[int]:
+    def follow_function(
+        self, entry: str, machine: Machine, most_steps: int = MOST_STEPS
+    ) -> Counter[int]:
         """Follow a function to its end; return how often each line is executed, by its number."""
         if entry not in self.entries or self.entries[entry] not in self.places:
             raise CountingError(f"there is no function {entry!r}: {', '.join(self.entries)}")
@@ -262,17 +235,12 @@ class MachineProgram:
             # vectors may have written what is read one by one
             self.minds_vectors = True
             self._blocks.clear()
-            start.accessed = machine.accessed
-            machine.accessed.clear()
-            executed = self._follow_lines(entry, start, most_steps)
-            machine.steps = start.steps
-            return executed
+            vars(machine).update(vars(start))
+            return self._follow_lines(entry, machine, most_steps)
 
     def _follow_lines(self, entry: str, machine: Machine, most_steps: int) -> Counter[int]:
-        counts: Counter[int] = Counter()
-        stack: _Stack = []
+        counts, stack, steps = Counter[int](), _Stack(), 0
         position: int | None = self.places[self.entries[entry]]
-        steps = 0
         loops = Loops(machine)
         while position is not None:
             block = self.block(position, notes=position not in counts)
@@ -284,9 +252,11 @@ class MachineProgram:
                 raise CountingError(f"gave up after {most_steps} steps")
             end, flags = block.end, machine.flags
             taken = None if end.condition is None else end.condition(machine)
-            if end.condition is not None and taken is None:
+            if end.condition is None:
+                flags = None
+            elif taken is None:
                 flags, taken = None, self._decide(block, position, is_called=bool(stack))
-            loops.passed(position, end.suffix, taken, None if end.condition is None else flags)
+            loops.note_block(position, end.suffix, taken, flags)
             if end.called is not None and end.following is not None:
                 position = self._enter_call(end.called, end.following, machine, stack)
             elif end.leaves or (taken and end.target is None):
@@ -304,8 +274,7 @@ class MachineProgram:
         machine.steps += steps
         lines: Counter[int] = Counter()
         for start, count in counts.items():
-            for line in self.block(start, notes=True).lines:
-                lines[line] += count
+            lines.update(dict.fromkeys(self.block(start, notes=True).lines, count))
         return lines
 
     def _enter_call(
@@ -323,12 +292,11 @@ class MachineProgram:
 
     @cached_property
     def _divisions(self) -> dict[int, re.Match[str]]:
-        """Division functions by place."""
-        kinds = {address: _DIVISION.fullmatch(name) for name, address in self.entries.items()}
+        """Functions of Intel's library that divide integers in vectors, by place."""
         return {
-            self.places[at]: kind
-            for at, kind in kinds.items()
-            if kind is not None and at in self.places
+            self.places[address]: kind
+            for name, address in self.entries.items()
+            if address in self.places and (kind := _DIVISION.fullmatch(name))
         }
 
     def _decide(self, block: CodeBlock, position: int, *, is_called: bool) -> bool:
@@ -338,8 +306,8 @@ class MachineProgram:
         """
         target, following = block.end.target, block.end.following
         if is_called:
-            to_target = 0 if target is None else self._to_end.get(target, _ENDLESS)
-            return to_target < self._to_end.get(following or 0, _ENDLESS)
+            to_target = 0 if target is None else self._to_end[target]
+            return to_target < self._to_end[following or 0]
         last = block.lines[-1]
         if target is not None and target <= position and self._last_back[target] == last:
             raise CountingError(
@@ -353,30 +321,20 @@ class MachineProgram:
         return {target: n for n, target in self.targets.items() if target <= n}
 
     @cached_property
-    def _to_end(self) -> dict[int, int]:
+    def _to_end(self) -> list[int]:
         """The least number of lines from each to one that returns; a call is as bad as many."""
-        into: dict[int, list[int]] = {}
-        waiting: list[tuple[int, int]] = []
-        for position, line in enumerate(self.lines):
-            name, target = line.mnemonic, self.targets.get(position)
-            if name.startswith("ret") or (name[0] == "j" and target is None):
-                waiting.append((1, position))
-            if target is not None:
-                into.setdefault(target, []).append(position)
-            if not name.startswith(("jmp", "ret", "ud2", "hlt")):
-                into.setdefault(position + 1, []).append(position)
-        heapq.heapify(waiting)
-        to_end: dict[int, int] = {}
-        while waiting:
-            length, position = heapq.heappop(waiting)
-            if position not in to_end:
-                to_end[position] = length
-                for before in into.get(position, ()):
-                    is_call = self.lines[before].mnemonic.startswith("call")
-                    heapq.heappush(waiting, (length + (_CALL if is_call else 1), before))
-        return to_end
-
-    # }}}
+        lengths, before = [_ENDLESS] * (len(self.lines) + 1), list[int]()
+        while lengths != before:
+            before = [*lengths]
+            for position, line in reversed([*enumerate(self.lines)]):
+                name, target = line.mnemonic, self.targets.get(position)
+                leaves = name.startswith("ret") or (name[0] == "j" and target is None)
+                goes_on = not name.startswith(("jmp", "ret", "ud2", "hlt"))
+                ways = [_ENDLESS if target is None else lengths[target]]
+                ways += [lengths[position + 1]] * goes_on + [0] * leaves
+                own = _CALL if name.startswith("call") else 1
+                lengths[position] = min(_ENDLESS, own + min(ways))
+        return lengths
 
 
 def _note_of_access(number: int, operands: str) -> Action | None:
@@ -387,8 +345,7 @@ def _note_of_access(number: int, operands: str) -> Action | None:
         return None
 
     def note(machine: Machine) -> None:
-        value = address(machine)
-        if value is not None:
+        if (value := address(machine)) is not None:
             machine.accessed.setdefault(number, value)
 
     return note
@@ -396,17 +353,15 @@ def _note_of_access(number: int, operands: str) -> Action | None:
 
 def _divide(kind: re.Match[str], machine: Machine) -> Lanes:
     """Divide the first vector by the second one, lane by lane."""
-    dtype, lanes = np.int32 if kind[1] == "i" else np.uint32, int(kind[3])
-    (a, known), (b, also) = (
-        elements_of(machine.vectors[number, : 4 * lanes], 32) for number in (0, 1)
-    )
-    one, other = (words.view(dtype).astype(np.int64) for words in (a, b))
+    size = 4 * int(kind[3])
+    (a, known), (b, also) = (elements_of(v[:size], f"{kind[1]}4") for v in machine.vectors[:2])
+    one, other = a.astype(np.int64), b.astype(np.int64)
     divisor = np.where(other == 0, 1, other)
     quotient = np.abs(one) // np.abs(divisor) * np.sign(one) * np.sign(divisor)
     result = quotient if kind[2] == "div" else one - quotient * divisor
     raw = result.astype(np.uint32).view(np.uint8).astype(np.int16)
     whole = np.zeros(VECTOR_BYTES, dtype=np.int16)
-    whole[: 4 * lanes] = np.where(np.repeat(known & also & (other != 0), 4), raw, UNKNOWN)
+    whole[:size] = np.where(np.repeat(known & also & (other != 0), 4), raw, UNKNOWN)
     return whole
 
 

@@ -1,10 +1,9 @@
 """Extrapolation of loops whose iterations are alike.
 
-Iterations are alike if they take the same way, and registers, flags, what is loaded, and what is
-written to the same places of memory grow by the same amounts in each of `_ALIKE` of them. So many
-more are taken for granted as no branch or conditional move decides otherwise, and what they load is
-what is expected, but for the last ones. Nothing that grows may go into an instruction whose result
-does not grow evenly with it, such as a bitwise one or a comparison of vectors (`note_of_step`).
+They are if they take the same way, and registers, flags, what is loaded and written grow by the
+same amounts in `_ALIKE` of them. So many more are taken for granted as no branch or conditional
+move decides otherwise, and what they load is what is expected. Nothing that grows may go into an
+instruction whose result does not grow evenly with it (`note_of_step`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +33,8 @@ from countperf.machine_code.machine_state import (
     canonical,
     condition_of,
     operands_of,
+    read_signed,
     reader,
-    signed,
 )
 
 _ALIKE = 5
@@ -75,9 +73,8 @@ class _State(NamedTuple):
 
     lengths: dict[str, int]
     registers: tuple[Value, ...]
-    low: tuple[Value, ...]
+    constant: tuple[object, ...]  # the lowest bytes, and masks
     vectors: bytes
-    masks: bytes
     flags: Flags | None
 
 
@@ -91,21 +88,12 @@ class _Write(NamedTuple):
     step: int
 
 
-class _Growth(NamedTuple):
-    """Growth of the state per iteration."""
-
-    registers: tuple[int, ...]
-    vectors: npt.NDArray[np.uint32] | None  # None if none grows
-    flags: tuple[int, int]
-    written: list[_Write]
-    iterations: int
-
-
-@dataclass(slots=True)
 class _Watch:
-    count: int = 0
-    watched_from: int = 1
-    states: list[_State] = field(default_factory=list[_State])
+    """Iterations of a loop that were seen, and states of those that are compared."""
+
+    def __init__(self) -> None:
+        self.count, self.watched_from = 0, 1
+        self.states: list[_State] = []
 
 
 class Loops:
@@ -116,7 +104,7 @@ class Loops:
         self._watches: dict[tuple[int, int], _Watch] = {}
         machine.journal = EffectRecord()
 
-    def passed(
+    def note_block(
         self,
         position: int,
         suffix: str = "",
@@ -126,7 +114,7 @@ class Loops:
     ) -> None:
         """Note that a block was executed, what its branch decided by, and how often."""
         self.machine.journal.passed.append((position, taken, times))
-        self.machine.journal.branched.append((suffix, flags))
+        self.machine.journal.decided.append((suffix, flags))
 
     def back(self, position: int, target: int) -> Counter[int]:
         """Go on by iterations that are alike, where a branch leads back."""
@@ -142,25 +130,22 @@ class Loops:
             return Counter()
         if not any(other.states for other in self._watches.values()):
             self.machine.journal = EffectRecord()
-        watch.states.append(self._state())
-        if len(watch.states) <= _ALIKE:
+        states = [*watch.states, self._state()]
+        watch.states = states if len(states) <= _ALIKE else []
+        if watch.states:
             return Counter()
-        growth = self._growth(watch.states)
-        last = watch.states[-2:]
-        watch.states = []
-        if growth is None:
+        counts = self._extrapolate(states)
+        if not counts:
             watch.watched_from = 2 * watch.count
-            return Counter()
-        return self._go_on(growth, *last)
+        return counts
 
     def _state(self) -> _State:
         machine = self.machine
         return _State(
             {name: len(record) for name, record in vars(machine.journal).items()},
             tuple(machine.registers),
-            tuple(machine.low),
+            (*machine.low, machine.masks.tobytes()),
             machine.vectors.tobytes(),
-            machine.masks.tobytes(),
             machine.flags,
         )
 
@@ -170,25 +155,43 @@ class Loops:
         slices = [record[a:b] for a, b in itertools.pairwise(starts)]
         return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
 
-    def _growth(self, states: Sequence[_State]) -> _Growth | None:
-        """Return by how much everything grows; None if iterations are not alike."""
+    def _extrapolate(self, states: Sequence[_State]) -> Counter[int]:
+        """Go on by iterations that are alike; return how often blocks are executed in these."""
         ways = self._by_iteration("passed", states)
         if ways is None or any(len(set(blocks)) > 1 for blocks in ways):
-            return None
-        if len({(state.low, state.masks) for state in states}) > 1 or not self._has_even(states):
-            return None
+            return Counter()
+        if len({state.constant for state in states}) > 1 or not self._has_even(states):
+            return Counter()
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
-        is_even, vectors = _even_vectors([state.vectors for state in states])
+        vectors = _even_vectors([state.vectors for state in states])
         written = self._describe_writes(states)
-        iterations = self._iterations(states)
-        if iterations is not None:
-            iterations = self._with_alike_loads(states, iterations)
-        if flags is None or registers is None or not is_even or written is None or not iterations:
-            return None
-        if any(write.step for write in written) and iterations * len(written) > _MOST_WRITES:
-            return None
-        return _Growth(registers, vectors, flags, written, iterations)
+        times = self._with_alike_loads(states, self._iterations(states) or 0)
+        if flags is None or registers is None or vectors is None or written is None or not times:
+            return Counter()
+        moves, machine = any(write.step for write in written), self.machine
+        if moves and times * len(written) > _MOST_WRITES:
+            return Counter()
+        machine.registers[:] = [
+            None if value is None else (value + by * times) % (1 << 64)
+            for value, by in zip(machine.registers, registers, strict=True)
+        ]
+        grown = _words(machine.vectors) + vectors * np.uint32(times % (1 << _LANE_BITS))
+        lanes = grown.view(np.uint8).astype(np.int16)
+        machine.vectors[:] = np.where(machine.vectors >= 0, lanes, UNKNOWN)
+        if machine.flags is not None:
+            machine.flags = grow_flags(machine.flags, *flags, times)
+        for number in range(1, times + 1) if moves else (times,):
+            for write in written:
+                value = (write.value + write.grown * number) % (1 << write.bits)
+                machine.store(write.address + write.step * number, write.bits, value)
+        counts: Counter[int] = Counter()
+        way = slice(*(state.lengths["passed"] for state in states[-2:]))
+        for position, _, number in machine.journal.passed[way]:
+            counts[position] += number * times
+        for position, number in counts.items():
+            self.note_block(position, times=number)
+        return counts
 
     def _describe_writes(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
@@ -197,49 +200,38 @@ class Loops:
             return None
         written: list[_Write] = []
         for writes in rows:
-            values = [value for _, _, value in writes]
-            if all(value is None for value in values):
-                continue
-            step = even([(address,) for address, _, _ in writes], 64)
-            grown = even([(value,) for value in values], 64)
-            same_bits = len({bits for _, bits, _ in writes}) == 1
-            if step is None or grown is None or not same_bits:
-                return None
             address, bits, value = writes[-1]
-            if value is None:
+            if all(known is None for _, _, known in writes):
+                continue
+            step, grown = even([write[::2] for write in writes], 64) or (None, 0)
+            if step is None or value is None or any(write[1] != bits for write in writes):
                 return None
-            written.append(_Write(address, bits, value, grown[0], step[0]))
+            written.append(_Write(address, bits, value, grown, step))
         return written
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        branches = self._by_iteration("branched", states)
-        moves = self._by_iteration("decided", states)
-        if branches is None or moves is None:
+        rows = self._by_iteration("decided", states)
+        if rows is None:
             return None
-        least: int | None = None
-        for decisions in (*branches, *moves):
-            suffixes = {suffix for suffix, _ in decisions}
-            flags = [move for _, move in decisions]
-            if any(move is not None for move in flags):
-                growth = even_flags(flags)
-                if growth is None or len(suffixes) > 1:
-                    return None
-                more = iterations_alike(flags[-1], growth, suffixes.pop())
-                if more is not None:
-                    least = more if least is None else min(least, more)
-        return least - _LAST if least is not None and least > _LAST else None
+        ends: list[int | None] = []
+        for decisions in rows:
+            suffixes, flags = zip(*decisions, strict=True)
+            growth = even_flags(flags)
+            if growth is None or (flags[0] is not None and len(set(suffixes)) > 1):
+                return None
+            ends.append(iterations_alike(flags[-1], growth, suffixes[-1]))
+        least = min((end for end in ends if end is not None), default=0)
+        return least - _LAST if least > _LAST else None
 
     def _has_even(self, states: Sequence[_State]) -> bool:
         """Say whether nothing that grows goes where results do not grow evenly with it."""
         rows = self._by_iteration("stepped", states)
         for operands in rows or ():
-            if any(entry != operands[0] for entry in operands):
+            if len(set(operands)) > 1:
                 (shift, *others) = {shift for shift, _ in operands}
-                if others or shift is None:
-                    return False
                 grown = even([values[:1] for _, values in operands], 64)
-                if grown is None or grown[0] % (1 << shift):
+                if others or shift is None or grown is None or grown[0] % (1 << shift):
                     return False
         return rows is not None
 
@@ -249,44 +241,17 @@ class Loops:
         if rows is None:
             return None
         for loads in rows:
-            step = even([(address,) for address, _, _ in loads], 64)
-            bits = loads[0][1]
-            grown = even([(value,) for _, _, value in loads], bits)
+            address, bits, value = loads[-1]
+            step = even([(at,) for at, _, _ in loads], 64)
+            grown = even([(known,) for _, _, known in loads], bits)
             if step is None or grown is None or any(load[1] != bits for load in loads):
                 return None
-            address, _, value = loads[-1]
-            if step[0]:
-                for number in range(1, most + 1):
-                    expected = (value + grown[0] * number) % (1 << bits)
-                    if self.machine.look(address + step[0] * number, bits) != expected:
-                        most = number - 1
-                        break
+            for number in range(1, most + 1) if step[0] else ():
+                expected = (value + grown[0] * number) % (1 << bits)
+                if self.machine.look(address + step[0] * number, bits) != expected:
+                    most = number - 1
+                    break
         return most or None
-
-    def _go_on(self, growth: _Growth, before: _State, now: _State) -> Counter[int]:
-        machine, times = self.machine, growth.iterations
-        machine.registers[:] = [
-            None if value is None else (value + by * times) % (1 << 64)
-            for value, by in zip(machine.registers, growth.registers, strict=True)
-        ]
-        if growth.vectors is not None:
-            grown = _words(machine.vectors) + growth.vectors * np.uint32(times % (1 << _LANE_BITS))
-            known = machine.vectors >= 0
-            machine.vectors[:] = np.where(known, grown.view(np.uint8).astype(np.int16), UNKNOWN)
-        if machine.flags is not None:
-            machine.flags = grown_flags(machine.flags, *growth.flags, times)
-        moves = any(write.step for write in growth.written)
-        for number in range(1, times + 1) if moves else (times,):
-            for write in growth.written:
-                value = (write.value + write.grown * number) % (1 << write.bits)
-                machine.store(write.address + write.step * number, write.bits, value)
-        counts: Counter[int] = Counter()
-        way = slice(before.lengths["passed"], now.lengths["passed"])
-        for position, _, number in machine.journal.passed[way]:
-            counts[position] += number * times
-        for position, number in counts.items():
-            self.passed(position, times=number)
-        return counts
 
 
 def _words(vectors: Lanes) -> npt.NDArray[np.uint32]:
@@ -305,44 +270,32 @@ def even(rows: Sequence[Sequence[Value]], bits: int) -> tuple[int, ...] | None:
         steps = {(b - a) % (1 << bits) for a, b in itertools.pairwise(known)}
         if len(known) < len(values) or len(steps) > 1:
             return None
-        growth.append(signed(steps.pop(), bits))
+        growth.append(read_signed(steps.pop(), bits))
     return tuple(growth)
 
 
-def _even_vectors(rows: Sequence[bytes]) -> tuple[bool, npt.NDArray[np.uint32] | None]:
-    """Say whether words of vector registers grow evenly, and by how much; None if none does."""
-    if len(set(rows)) == 1:
-        return True, None
+def _even_vectors(rows: Sequence[bytes]) -> npt.NDArray[np.uint32] | None:
+    """Return by how much words of vector registers grow; None if unevenly."""
     vectors = np.frombuffer(b"".join(rows), np.int16).reshape(len(rows), -1, VECTOR_BYTES)
     grown: Any = np.diff(_words(vectors), axis=0)
     known: Any = vectors >= 0
-    return bool((known == known[0]).all() and (grown == grown[0]).all()), grown[0]
+    return grown[0] if (known == known[0]).all() and (grown == grown[0]).all() else None
 
 
 def even_flags(flags: Sequence[Flags | None]) -> tuple[int, int] | None:
-    """Return by how much what flags compare grows; None if unevenly."""
-    if all(flag is None for flag in flags):
+    """Return by how much what flags compare grows; None if unevenly, or if that has no meaning."""
+    known = [flag for flag in flags if flag is not None]
+    if not known:
         return 0, 0
-    steps = {_growth_of(a, b) for a, b in itertools.pairwise(flags)}
-    return steps.pop() if len(steps) == 1 else None
-
-
-def _growth_of(before: Flags | None, after: Flags | None) -> tuple[int, int] | None:
-    """Return by how much what flags compare grew; None if that has no meaning."""
-    if before is None or after is None:
+    if len(known) < len(flags) or len({(flag.kind, flag.bits) for flag in known}) > 1:
         return None
-    if (before.kind, before.bits) != (after.kind, after.bits):
+    growth = even([(flag.first, flag.second) for flag in known], known[0].bits)
+    if growth is None or (known[0].kind == "exact" and len(set(known)) > 1):
         return None
-    if after.kind == "exact":
-        return (0, 0) if before == after else None
-    whole = 1 << after.bits
-    return (
-        signed((after.first - before.first) % whole, after.bits),
-        signed((after.second - before.second) % whole, after.bits),
-    )
+    return growth[0], growth[1]
 
 
-def grown_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
+def grow_flags(flags: Flags, first: int, second: int, times: int) -> Flags:
     """Return flags after what they compare has grown so many times."""
     if not (first or second):
         return flags
@@ -379,26 +332,21 @@ def to_change(flags: Flags, first: int, second: int, suffix: str) -> int:
 
     What is compared changes evenly, so that the order changes once, before anything overflows.
     """
-    bits, whole = flags.bits, 1 << flags.bits
+    whole = 1 << flags.bits
     is_unsigned = canonical(suffix) in UNSIGNED
-    lowest = 0 if is_unsigned else -(whole >> 1)
+    possible = range(whole) if is_unsigned else range(-(whole >> 1), whole >> 1)
     condition = condition_of(suffix)
     assert condition is not None
     machine = Machine()
     machine.flags = flags
     now = condition(machine)
-
-    def number(value: int) -> int:
-        return value if is_unsigned else signed(value, bits)
-
-    starts = number(flags.first), number(flags.second)
+    one, other = (n if is_unsigned else read_signed(n, flags.bits) for n in flags[1:3])
 
     def goes_on(iterations: int) -> bool:
-        one, other = starts[0] + first * iterations, starts[1] + second * iterations
-        if not (lowest <= one < lowest + whole and lowest <= other < lowest + whole):
-            return False
-        machine.flags = grown_flags(flags, first, second, iterations)
-        return condition(machine) == now
+        if one + first * iterations in possible and other + second * iterations in possible:
+            machine.flags = grow_flags(flags, first, second, iterations)
+            return condition(machine) == now
+        return False
 
     low, high = 0, 1
     while goes_on(high):
@@ -439,11 +387,9 @@ def note_of_step(mnemonic: str, operands: str) -> Action | None:
 
 
 def _low_bits(mnemonic: str, parts: Sequence[str]) -> int | None:
-    """Return how many low bits of an operand an instruction changes in its own way.
+    """Return how many low bits of an operand an instruction changes in its own way; None for all.
 
-    What grows by multiples of ``1 << bits`` leaves them as they are, so that the result grows
-    evenly: of shifts to the right by constants, and of ``and``, ``or`` and ``xor`` with constants
-    whose other bits are all zeros or all ones. None for other instructions.
+    The result grows evenly with what grows by multiples of ``1 << bits``.
     """
     constant = _CONSTANT.match(parts[0]) if parts else None
     if _SHIFT_RIGHT.match(mnemonic) and (constant or len(parts) == 1):

@@ -84,16 +84,14 @@ class EffectRecord:
     def __init__(self) -> None:
         # blocks, whether their branches were taken, and how often: several times where it is a loop
         self.passed: list[tuple[int, bool | None, int]] = []
-        # conditions of these branches, and flags that decided them
-        self.branched: list[tuple[str, Flags | None]] = []
+        # conditions of these branches and of moves, and flags that decided them
+        self.decided: list[tuple[str, Flags | None]] = []
         # address, bits and value of what was written to memory
         self.written: list[tuple[int, int, Value]] = []
         # the same of what was loaded and known
         self.loaded: list[tuple[int, int, int]] = []
         # operands of what does not grow evenly with them, and how many of their low bits decide
         self.stepped: list[tuple[int | None, tuple[Value, ...]]] = []
-        # conditions of moves, and flags that decided them
-        self.decided: list[tuple[str, Flags | None]] = []
 
 
 class Machine:
@@ -170,14 +168,11 @@ class Machine:
 
     def load_lanes(self, address: Value, size: int) -> Lanes:
         """Return bytes in memory, each four of them known or not."""
-        lanes = np.full(size, UNKNOWN, dtype=np.int16)
+        if address is None:
+            return lanes_of(None, size)
         step = min(4, size)
-        if address is not None:
-            for offset in range(0, size, step):
-                value = self.load(address + offset, 8 * step)
-                if value is not None:
-                    lanes[offset : offset + step] = list(value.to_bytes(step, "little"))
-        return lanes
+        places = range(address, address + size, step)
+        return np.concatenate([lanes_of(self.load(place, 8 * step), step) for place in places])
 
     def store_lanes(
         self, address: Value, lanes: Lanes, chosen: Lanes | None = None, step: int = 4
@@ -188,16 +183,12 @@ class Machine:
         if chosen is None and lanes.max() < 0:
             self.store(address, 8 * len(lanes), None)
             return
-        data = lanes.astype(np.uint8).tobytes()
-        for number, lowest in enumerate(lanes.reshape(-1, step).min(axis=1).tolist()):
-            offset, is_chosen = step * number, 1 if chosen is None else int(chosen[number])
+        for number, piece in enumerate(lanes.reshape(-1, step)):
+            is_chosen = 1 if chosen is None else int(chosen[number])
             if is_chosen:
-                piece = int.from_bytes(data[offset : offset + step], "little")
-                value = piece if lowest >= 0 and is_chosen == 1 else None
-                self.store(address + offset, 8 * step, value)
+                value = join_bytes(piece) if is_chosen == 1 else None
+                self.store(address + step * number, 8 * step, value)
 
-
-# {{{ operands, and conditions of jumps and moves
 
 _BITS = {"b": 8, "w": 16, "l": 32, "q": 64}
 _COMMA = re.compile(r",\s*(?![^(]*\))")
@@ -265,8 +256,6 @@ def reader(text: str, bits: int) -> Read:
     register = REGISTERS.get(text)
     if register is not None:
         number, shift, mask = register.number, register.shift, (1 << bits) - 1
-        if bits == 64:
-            return lambda machine: machine.registers[number]
 
         def part(machine: Machine) -> Value:
             value = machine.registers[number]
@@ -288,18 +277,11 @@ def writer(text: str, bits: int) -> Write:
     """Return what writes an operand: a register or memory."""
     register = REGISTERS.get(text)
     if register is not None:
-        number = register.number
-        if bits >= 32:  # the upper half becomes zero
-
-            def whole(machine: Machine, value: Value) -> None:
-                machine.registers[number] = value
-                machine.low[number] = None
-
-            return whole
-        shift, mask = register.shift, ((1 << bits) - 1) << register.shift
+        number, shift = register.number, register.shift
+        mask = ((1 << bits) - 1) << shift
 
         def part(machine: Machine, value: Value) -> None:
-            old = machine.registers[number]
+            old = 0 if bits >= 32 else machine.registers[number]  # the upper half becomes zero
             machine.registers[number] = (
                 None if old is None or value is None else (old & ~mask) | (value << shift)
             )
@@ -320,7 +302,7 @@ def width_of(name: str, parts: list[str]) -> int:
     return _BITS.get(name[-1:], 64)
 
 
-def signed(value: int, bits: int) -> int:
+def read_signed(value: int, bits: int) -> int:
     """Return a value as a number in two's complement."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
@@ -333,10 +315,10 @@ def lanes_of(value: Value, size: int) -> Lanes:
     return np.frombuffer(data, np.uint8).astype(np.int16)
 
 
-def joined(lanes: Lanes) -> Value:
+def join_bytes(lanes: Lanes) -> Value:
     """Return the integer that some bytes make together, the first of them lowest."""
-    known = bool((lanes >= 0).all())
-    return int.from_bytes(lanes.astype(np.uint8).tobytes(), "little") if known else None
+    whole = int.from_bytes(lanes.astype(np.uint8).tobytes(), "little")
+    return whole if (lanes >= 0).all() else None
 
 
 def source_of(text: str, size: int) -> Source:
@@ -363,9 +345,9 @@ def _below(f: Flags) -> bool:
 
 def _less(f: Flags) -> bool:
     if f.kind == "sub":
-        return signed(f.first, f.bits) < signed(f.second, f.bits)
+        return read_signed(f.first, f.bits) < read_signed(f.second, f.bits)
     if f.kind == "add":
-        return signed(f.first, f.bits) + signed(f.second, f.bits) < 0
+        return read_signed(f.first, f.bits) + read_signed(f.second, f.bits) < 0
     return bool(f.result >> (f.bits - 1)) != bool(f.second)
 
 
@@ -407,15 +389,10 @@ def condition_of(suffix: str) -> Condition | None:
         return None
 
     def decide(machine: Machine) -> bool | None:
-        flags = machine.flags
-        return None if flags is None else test(flags) != is_opposite
+        return None if machine.flags is None else test(machine.flags) != is_opposite
 
     return decide
 
-
-# }}}
-
-# {{{ groups at entry
 
 _ARGUMENTS = 0x1000_0000_0000
 _CONTEXT = 0x1100_0000_0000
@@ -425,8 +402,8 @@ _APART = 1 << 36
 _CELL = 256
 _LOCAL_ARRAYS = 8
 _WORD = 8
-_SIZES_FROM = {"global": (0x20, 0x90), "local": (0x38, 0x50, 0xA8, 0xC0), "groups": (0x68, 0xD8)}
-"""Offsets in the block of sizes of Intel's runtime, for three axes each."""
+_SIZES_FROM = ((0x20, 0x90), (0x38, 0x50, 0xA8, 0xC0), (0x68, 0xD8))
+"""Offsets in the block of sizes of Intel's runtime: of all items, of a group's, and of groups."""
 
 _AXES = 3
 
@@ -466,8 +443,7 @@ def fill_arrays(machine: Machine, launch: KernelLaunch, contents: Mapping[str, A
 def pocl_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
     """Return the state in which PoCL calls the function of a group."""
     machine = Machine()
-    cells = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
-    for position, value in enumerate(cells):
+    for position, value in enumerate([*launch.arguments, *[None] * _LOCAL_ARRAYS]):
         cell = _ARGUMENTS + (1 << 20) + _CELL * position
         machine.store(_ARGUMENTS + _WORD * position, 64, cell)
         _put_value(machine, cell, value, position)
@@ -486,11 +462,10 @@ def intel_group(launch: KernelLaunch, number: Sequence[int]) -> Machine:
         _put_value(machine, end, value, position)
         end += size
     end += -end % _WORD
-    shape = launch.group_shape
-    whole = [a * b for a, b in zip(launch.groups, shape, strict=True)]
+    whole = [a * b for a, b in zip(launch.groups, launch.group_shape, strict=True)]
     _words(machine, end, (_AXES, 0, 0, 0))
-    for name, sizes in (("global", whole), ("local", shape), ("groups", launch.groups)):
-        for offset in _SIZES_FROM[name]:
+    for offsets, sizes in zip(_SIZES_FROM, (whole, launch.group_shape, launch.groups), strict=True):
+        for offset in offsets:
             _words(machine, end + offset, sizes)
     _words(machine, _CONTEXT, (*number, 0))
     _call(machine, _ARGUMENTS, _CONTEXT, _RUNTIME)
@@ -510,9 +485,5 @@ def _words(machine: Machine, address: int, values: Sequence[int]) -> None:
 
 
 def _call(machine: Machine, *values: int) -> None:
-    names = ("%rdi", "%rsi", "%rdx", "%rcx", "%r8")
-    for name, value in zip(names, values, strict=False):
+    for name, value in zip(("%rdi", "%rsi", "%rdx", "%rcx", "%r8"), values, strict=False):
         machine.registers[REGISTERS[name].number] = value
-
-
-# }}}

@@ -6,7 +6,7 @@ Functions that kernels call in libraries of their runtime are read from these.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -88,26 +88,26 @@ def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
             # the address of a section or symbol, in the instruction that refers to it
             address, last = places[name] + int(relocation[2] or "0", 16), lines[-1]
             operands = re.sub(r"^\$0x0\b", f"${address:#x}", last.operands)
-            lines[-1] = Line(last.address, last.mnemonic, operands)
+            lines[-1] = last._replace(operands=operands)
         elif instruction := instruction_in(_absolute(text_line)):
             lines.append(Line(*instruction))
     lines = _link_stubs(lines, entries)
-    for name, function in functions_of(symbols, _SYMBOLS_AT, _SYMBOLS_APART, find_library).items():
+    for name, function in functions_of(symbols, find_library).items():
         entries[name] = symbols[name]
         lines += function
     return MachineProgram(lines, entries, constants)
 
 
 def functions_of(
-    symbols: Iterable[str], start: int, apart: int, find_library: FindLibrary
+    symbols: Mapping[str, int], find_library: FindLibrary
 ) -> dict[str, tuple[Line, ...]]:
-    """Return the code of the functions that are found, each at an address of its own."""
+    """Return the code of the functions that are found, moved to the addresses of their symbols."""
     functions: dict[str, tuple[Line, ...]] = {}
-    for number, symbol in enumerate(symbols):
+    for symbol, address in symbols.items():
         if named := _FUNCTION.fullmatch(symbol):
             path = find_library(f"libocl_svml_{named[1]}.so")
             if path is not None and (lines := _function(symbol, path)):
-                by = start + number * apart - lines[0].address
+                by = address - lines[0].address
                 functions[symbol] = tuple(_move_line(line, by) for line in lines)
     return functions
 
@@ -141,22 +141,19 @@ def _link_stubs(lines: Sequence[Line], entries: Mapping[str, int]) -> list[Line]
         for name, address in entries.items()
         if name.endswith(_STUB) and name.removesuffix(_STUB) in entries
     }
-    linked: list[Line] = []
+    linked = [*lines]
     target: int | None = None
-    for line in lines:
+    for number, line in enumerate(lines):
         target = targets.get(line.address, target)
         if target is not None and line.mnemonic == "jmp":
-            line, target = Line(line.address, line.mnemonic, f"{target:x}"), None
-        linked.append(line)
+            linked[number], target = line._replace(operands=f"{target:x}"), None
     return linked
 
 
 def _absolute(line: str) -> str:
     """Give an operand next to the code its address, which the disassembler says behind it."""
-    match = _PLACE.search(line)
-    if match is None:
-        return line
-    return _NEXT_TO_CODE.sub(f"0x{match[1]}()", line.partition("#")[0]).rstrip()
+    place = _PLACE.search(line)
+    return _NEXT_TO_CODE.sub(f"0x{place[1]}()", line.partition("#")[0]).rstrip() if place else line
 
 
 def _sections(text: str) -> dict[str, tuple[int, list[bytes]]]:
@@ -182,8 +179,5 @@ def entry_of(program: MachineProgram, kernel: str, group_shape: Sequence[int]) -
     if pocl in program.entries:
         return pocl
     vector = re.compile(rf"_ZGV[a-z][NM](\d+)[a-z]*_{re.escape(kernel)}")
-    for name in program.entries:
-        match = vector.fullmatch(name)
-        if match is not None and group_shape[0] % int(match[1]) == 0:
-            return name
-    return kernel
+    named = (match for name in program.entries if (match := vector.fullmatch(name)))
+    return next((match[0] for match in named if not group_shape[0] % int(match[1])), kernel)

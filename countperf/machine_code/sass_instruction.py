@@ -1,14 +1,9 @@
 """Instructions of NVIDIA's machine code (SASS), read from listings.
 
-Operands are text as ``nvdisasm`` prints it: registers with a sign, halves (``.H1``), constants of
-bank 0, immediates. Instructions of a function lie side by side from address 0 on: every 16 bytes
-since Volta, every 8 bytes before, with a control word in front of each three (Maxwell, Pascal) or
-seven (Kepler). Code with a gap, out of order, or that runs past its end is refused: lines are
-missing.
-
-Classes have the names that `countperf.machine_code.classify_x86` gives. Memories have OpenCL's
-names: ``load.local.32`` is CUDA's shared memory, ``load.private.32`` what CUDA calls local memory,
-such as spilled registers. Atomic accesses are ``atomic.<memory>``.
+Those of a function lie side by side from address 0 on: every 16 bytes since Volta, every 8 bytes
+before, with a control word in front of each three (Maxwell, Pascal) or seven (Kepler). Memories
+have OpenCL's names: ``load.local.32`` is CUDA's shared memory, ``load.private.32`` what CUDA calls
+local memory, such as spilled registers.
 
 Sources: NVIDIA, "CUDA Binary Utilities", section "Instruction Set Reference"; widths of operands as
 nvdisasm 13 prints them for code of nvcc 13.
@@ -17,7 +12,7 @@ nvdisasm 13 prints them for code of nvcc 13.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -260,8 +255,6 @@ def next_register(name: str) -> str:
     return name if match is None else f"{match[1]}{int(match[2]) + 1}"
 
 
-# {{{ listings
-
 _FUNCTION = re.compile(r"^\s*(?:Function\s*:\s*(.*\S)|\.text\.(\S+):)", re.MULTILINE)
 _LABEL = re.compile(r"^\s*([.$][\w$.]+):")
 _LINE = re.compile(
@@ -273,11 +266,9 @@ _LINE = re.compile(
 def parse_sass(text: str) -> dict[str, list[SassInstruction]]:
     """Read the instructions of each function of a listing, in order."""
     codes: dict[str, list[SassInstruction]] = {}
-    before, *parts = _FUNCTION.split(text)
-    functions = [("kernel", before)]
+    parts = ["kernel", "", *_FUNCTION.split(text)]
     for first, other, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        functions.append((first or other, body))
-    for name, body in functions:
+        name = first or other
         code = _read_function(name, body)
         if code and name in codes:
             raise ParameterError(
@@ -294,8 +285,7 @@ def parse_sass(text: str) -> dict[str, list[SassInstruction]]:
 
 def _read_function(name: str, text: str) -> list[SassInstruction]:
     code: list[SassInstruction] = []
-    labels = {f".text.{name}": 0}
-    in_braces = False
+    labels, in_braces = {f".text.{name}": 0}, False
     for line in text.splitlines():
         if (label := _LABEL.match(line)) is not None:
             labels[label[1]] = len(code)
@@ -315,7 +305,10 @@ def _read_function(name: str, text: str) -> list[SassInstruction]:
     if not code:
         return code
     labels |= _find_places(name, [instruction.address for instruction in code])
-    code = [_with_target(instruction, labels) for instruction in code]
+    for place, instruction in enumerate(code):
+        if label := instruction.label:
+            label = hex(int(label, 16)) if label.startswith("0x") else label
+            code[place] = replace(instruction, target=labels.get(label))
     for instruction in code:
         stays = instruction.base in ("BRA", *_SCOPES) or instruction.label.startswith("$")
         if stays and instruction.target is None:
@@ -356,12 +349,3 @@ def _make_damaged_error(name: str, what: str) -> ParameterError:
         " the whole listing, as cuobjdump -sass or nvdisasm prints it"
     )
     return ParameterError(message, parameter="sass")
-
-
-def _with_target(instruction: SassInstruction, labels: Mapping[str, int]) -> SassInstruction:
-    name = instruction.label
-    name = hex(int(name, 16)) if name.startswith("0x") else name
-    return replace(instruction, target=labels.get(name)) if name else instruction
-
-
-# }}}

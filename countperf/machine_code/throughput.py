@@ -1,11 +1,8 @@
-"""Cycles of code on a reference processor, by LLVM's machine code analyzer.
+"""Cycles of code on a reference processor, by LLVM's machine code analyzer (llvm-mca).
 
-Each block is taken to be repeated, so that results wait for those of the repetition before where
-registers say so; memory never waits. Sums over blocks take a loop as it would be if it never ended;
-where its trip counts are small, processors have begun what follows before it ends. So an iteration
-of the loop around it, with all that is executed inside, is also a block if it is short enough.
-
-Source: LLVM, "llvm-mca - LLVM Machine Code Analyzer".
+Each block is taken to be repeated; memory never waits. Processors have begun what follows before a
+short loop ends: an iteration of the loop around it, with all that is executed inside, is also a
+block if it is short enough.
 """
 
 from __future__ import annotations
@@ -36,8 +33,7 @@ SMALLEST_SHARE = 2e-4
 """Smallest share of all executed instructions for which a block is analyzed."""
 LONGEST_ITERATION = 512
 """Most instructions of an iteration, with those of loops inside, that overlaps the next one: about
-as many as processors have in flight. Of 128, 512 and 2048, with it left-out classes are predicted
-best (PoCL on Zen 3); penalties for branches that end such loops did not help."""
+as many as processors have in flight. Of 128, 512 and 2048, left-out classes are predicted best."""
 _AT_ONCE, _MOST_KEPT = 200, 20_000
 _MESSAGE_LIMIT = 800
 _LABEL = ".L0"
@@ -80,15 +76,13 @@ def cycles_of(program: MachineProgram, executed: Mapping[int, int]) -> Counter[s
     analyze(blocks)
     cycles: Counter[str] = Counter()
     for text, times, kind in blocks:
-        figures = _ANALYZED[text]
+        names = ("", "_throughput", "_operations")
+        by_name: dict[str, float] = dict(zip(names, _ANALYZED[text], strict=True))
         if kind == "joined":
-            cycles["cycles_overlapped"] += round(times * figures.cycles)
-            continue
-        cycles["cycles"] += round(times * figures.cycles)
-        cycles["cycles_throughput"] += round(times * figures.throughput)
-        cycles["cycles_operations"] += round(times * figures.operations)
-        if kind == "loop":
-            cycles["cycles_loop"] += round(times * figures.cycles)
+            by_name = {"_overlapped": by_name[""]}
+        elif kind == "loop":
+            by_name["_loop"] = by_name[""]
+        cycles.update({f"cycles{name}": round(times * by) for name, by in by_name.items()})
     return cycles
 
 
@@ -110,16 +104,36 @@ def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Anal
 
 def analyze(blocks: Iterable[AnalyzedBlock]) -> None:
     """Analyze blocks that are not known yet, all in one run of the analyzer (up to 200 blocks)."""
-    texts = {block.text for block in blocks}
     if len(_ANALYZED) > _MOST_KEPT:
         _ANALYZED.clear()
-    new = sorted(texts - _ANALYZED.keys())
+    new = sorted({block.text for block in blocks} - _ANALYZED.keys())
     for first in range(0, len(new), _AT_ONCE):
-        some = new[first : first + _AT_ONCE]
-        figures = _figures(_run(some))
-        if len(figures) != len(some):
-            figures = [_alone(block) for block in some]
-        _ANALYZED.update(zip(some, figures, strict=True))
+        _ANALYZED.update(_analyze_texts(new[first : first + _AT_ONCE]))
+
+
+def _analyze_texts(texts: Iterable[BlockText]) -> dict[BlockText, Cycles]:
+    """Analyze blocks, but for what the analyzer does not know; of nothing else, each takes 1."""
+    figures = {text: Cycles(*(float(len(text)),) * 3) for text in texts}
+    known = {text: [*text] for text in figures}
+    while known:
+        outcome = _run([*known.values()])
+        if len(found := _FIGURES.findall(outcome.stdout)) == len(known):
+            for text, (cycles, operations, throughput) in zip(known, found, strict=True):
+                figures[text] = Cycles(
+                    int(cycles) / _REPETITIONS, float(throughput), int(operations) / _REPETITIONS
+                )
+            break
+        problems, number = {int(line) for line in _PROBLEM.findall(outcome.stderr)}, 0
+        before, known = known, dict[BlockText, list[str]]()
+        for text, lines in before.items():
+            numbered = enumerate(lines, start=number + 2)  # behind the line that begins a block
+            known[text] = [line for place, line in numbered if place not in problems]
+            number += len(lines) + 2
+        if known == before:
+            said, first = outcome.stderr.strip()[-_MESSAGE_LIMIT:], next(iter(known))[0]
+            raise DeviceError(f"llvm-mca does not analyze {first!r} ...: {said}; {ANALYZER_ADVICE}")
+        known = {text: lines for text, lines in known.items() if lines}
+    return figures
 
 
 def _text(program: MachineProgram, lines: Iterable[int]) -> BlockText:
@@ -136,35 +150,6 @@ def _text(program: MachineProgram, lines: Iterable[int]) -> BlockText:
     return tuple(texts)
 
 
-def _alone(block: BlockText) -> Cycles:
-    """Analyze a block that may have instructions that the analyzer does not know: without them.
-
-    If it knows none, each takes a cycle.
-    """
-    lines = list(block)
-    while lines:
-        outcome = _run([lines])
-        figures = _figures(outcome)
-        if figures:
-            return figures[0]
-        problems = {int(number) for number in _PROBLEM.findall(outcome.stderr)}
-        known = [line for number, line in enumerate(lines, start=2) if number not in problems]
-        if len(known) == len(lines):
-            said = outcome.stderr.strip()[-_MESSAGE_LIMIT:]
-            raise DeviceError(
-                f"llvm-mca does not analyze {lines[0]!r} ...: {said}; {ANALYZER_ADVICE}"
-            )
-        lines = known
-    return Cycles(*(float(len(block)),) * 3)
-
-
-def _figures(outcome: subprocess.CompletedProcess[str]) -> list[Cycles]:
-    return [
-        Cycles(int(cycles) / _REPETITIONS, float(throughput), int(operations) / _REPETITIONS)
-        for cycles, operations, throughput in _FIGURES.findall(outcome.stdout)
-    ]
-
-
 def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
     program = find_analyzer()
     if program is None:
@@ -177,9 +162,6 @@ def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
     if _UNKNOWN_PROCESSOR in outcome.stderr:
         raise DeviceError(f"{program} does not know {PROCESSOR}: {ANALYZER_ADVICE}")
     return outcome
-
-
-# {{{ loops within each other, read from branches backward
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +221,7 @@ def _nest_parts(
 ) -> list[Stretch]:
     """Return the parts of code; those of a loop that ends at ``within`` end before.
 
-    Of loops that begin alike, the last one is around the others if it ends its iterations more
-    seldom than they begin; else all end iterations of one loop.
+    Of loops that begin alike, the last is around the others if it ends more seldom than they begin.
     """
     parts: list[Stretch] = []
     position = where.start
@@ -252,19 +233,9 @@ def _nest_parts(
             end = back[-1]
             is_outer = len(back) > 1 and 2 * straight[end].count < part.count
             count = straight[end].count if is_outer else part.count
-            inside = range(position, end + 1)
-            parts.append(
-                Stretch(
-                    count,
-                    (),
-                    tuple(_nest_parts(straight, inside, ends, end if is_outer else position)),
-                )
-            )
-            position = end
-        else:
-            parts.append(part)
+            first, position = position, end
+            inside = range(first, end + 1), ends, end if is_outer else first
+            part = Stretch(count, parts=tuple(_nest_parts(straight, *inside)))
+        parts.append(part)
         position += 1
     return parts
-
-
-# }}}

@@ -28,16 +28,14 @@ from countperf.machine_code.machine_state import (
     Flags,
     Lanes,
     Machine,
-    Read,
     Source,
     Value,
     address_of,
     immediate,
-    joined,
+    join_bytes,
     lanes_of,
     operands_of,
     reader,
-    signed,
     source_of,
     widest,
     writer,
@@ -56,13 +54,13 @@ _ELEMENT_BYTES = {
 """Bytes of an element by what a name ends with; of ``unpack``, of an element of the operands."""
 _SCALARS = {"vmovd": 4, "movd": 4, "vmovss": 4, "movss": 4, "vmovq": 8, "movq": 8, "vmovsd": 8}
 _MOVES = re.compile(r"^v?mov(?:dq[au]\d*|[au]p[sd]|ntdq|ntp[sd])$")
-_MASKED = re.compile(r"^v(?:p?maskmov)(p[sd]|[dq])$")
-_SIGNS = re.compile(r"^v?p?movmsk(p[sd]|b)$")
+_MASKED = re.compile(r"vp?maskmov(p[sd]|[dq])$")
+_SIGNS = re.compile(r"v?p?movmsk(p[sd]|b)$")
 _TESTS = re.compile(r"^vp?test(?:(p[sd]))?$")
 _EXTRACTED = re.compile(r"^v(?:pextr[bwdq]|extractps)$")
 _ELEMENT = re.compile(
-    r"(?:dq[au](?P<bits>8|16|32|64)|unpck[lh](?P<of>bw|wd|q?dq)|(?P<wide>32|64)x\d"
-    r"|(?P<last>p[sd]|ss|(?<=mov|ast)sd|[bwdq]))$"
+    r"(?:(?:dq[au](?=\d+$)|(?=\d+x))(8|16|32|64)(?:x\d)?|unpck[lh](bw|wd|q?dq)"
+    r"|(p[sd]|ss|(?<=mov|ast)sd|[bwdq]))$"
 )
 _COMPARED = re.compile(r"^v?u?comis[sd]")
 _HALVES = re.compile(r"^v?mov[lh]p[sd]$")
@@ -71,8 +69,6 @@ _PLACE = re.compile(
     r"^(?P<offset>-?(?:0x)?[0-9a-f]+)?\((?P<base>%\w+)?,%[xyz]mm(?P<index>\d+),?(?P<scale>[1248])?\)"
 )
 
-
-# {{{ instructions that are needed
 
 _REGISTER = re.compile(r"%(?:[xyz]mm(\d+)|k([0-7]))")
 _WHOLE = re.compile(r"^%(?:[xyz]mm\d+|k[0-7])(?:\{%k[0-7]\}\{z\})?$")
@@ -121,9 +117,7 @@ def _find_effect(mnemonic: str, operands: str) -> _Effect:
 
 
 def find_needed_lines(
-    lines: Sequence[tuple[str, str]],
-    blocks: Iterable[Sequence[int]],
-    always: Iterable[int] = (),
+    lines: Sequence[tuple[str, str]], blocks: Iterable[Sequence[int]], always: Iterable[int] = ()
 ) -> frozenset[int]:
     """Return the numbers of instructions with vectors or masks that can decide anything."""
     effects = [_find_effect(*line) for line in lines]
@@ -143,9 +137,6 @@ def find_needed_lines(
             at_end |= live
         if len(at_end) == before:
             return frozenset(needed)
-
-
-# }}}
 
 
 def leads_to_integers(mnemonic: str, operands: str) -> bool:
@@ -175,7 +166,7 @@ def vector_action(mnemonic: str, operands: str) -> Action | None:
         return _test(parts, match[1])
     target = VECTOR.match(parts[-1])
     if target is None:
-        return _leaving(mnemonic, parts, mask)
+        return _leave_vectors(mnemonic, parts, mask)
     number, width = int(target[2]), WIDTHS[target[1]]
     plain = [*parts[:-1], parts[-1].partition("{")[0]]
     source = _source(mnemonic, plain, width)
@@ -199,8 +190,7 @@ def _element(mnemonic: str) -> int:
     match = _ELEMENT.search(mnemonic)
     if match is None:
         return 4
-    bits = match["bits"] or match["wide"]
-    return int(bits) // 8 if bits else _ELEMENT_BYTES[match["of"] or match["last"]]
+    return int(match[1]) // 8 if match[1] else _ELEMENT_BYTES[match[2] or match[3]]
 
 
 def _under(source: Source, old: Source | None, mask: int, size: int, most: int) -> Source:
@@ -228,47 +218,34 @@ def _source(mnemonic: str, parts: Sequence[str], width: int) -> Source | None:
     if _MOVES.match(mnemonic) and len(parts) == 2:
         return source_of(parts[0], width)
     for pattern, operands, make in _RULES:
-        match = pattern.match(mnemonic) if len(parts) == operands else None
+        match = re.fullmatch(pattern, mnemonic) if len(parts) == operands else None
         if match is not None and (made := make(match, parts, width)) is not None:
             return made
     return None
 
 
-# {{{ elements that are computed
-
-
-def elements_of(
-    lanes: Lanes, bits: int, *, is_signed: bool = False
-) -> tuple[Elements, npt.NDArray[np.bool_]]:
-    """Return bytes as elements of some bits, and which of them are known."""
-    size = bits // 8
-    values = np.ascontiguousarray(lanes).astype(np.uint8).view(f"{'i' if is_signed else 'u'}{size}")
-    return values, lanes.reshape(-1, size).min(axis=1) >= 0
+def elements_of(lanes: Lanes, kind: str) -> tuple[Elements, npt.NDArray[np.bool_]]:
+    """Return bytes as elements of a type of NumPy, and which of them are known."""
+    values = np.ascontiguousarray(lanes).astype(np.uint8).view(kind)
+    return values, lanes.reshape(len(values), -1).min(axis=1) >= 0
 
 
 def _read_elements(
-    machine: Machine, sources: Sequence[Source], bits: int, *, is_signed: bool
-) -> tuple[list[Elements], npt.NDArray[np.bool_]]:
+    machine: Machine, sources: Sequence[Source], kind: str
+) -> tuple[Sequence[Elements], npt.NDArray[np.bool_]]:
     """Read the elements of operands, and where all of them are known."""
-    operands = [elements_of(source(machine), bits, is_signed=is_signed) for source in sources]
-    return [values for values, _ in operands], np.logical_and.reduce(
-        [known for _, known in operands]
-    )
+    values, known = zip(*(elements_of(source(machine), kind) for source in sources), strict=True)
+    return values, np.logical_and.reduce(known)
 
 
 def _compute(
-    function: Callable[..., Elements],
-    sources: Sequence[Source],
-    bits: int,
-    result_bits: int = 0,
-    *,
-    is_signed: bool = False,
+    function: Callable[..., Elements], sources: Sequence[Source], kind: str, size: int = 0
 ) -> Source:
     """Return what computes elements of the operands' elements, where all of these are known."""
-    size = (result_bits or bits) // 8
+    size = size or int(kind[1:])
 
     def compute(machine: Machine) -> Lanes:
-        values, known = _read_elements(machine, sources, bits, is_signed=is_signed)
+        values, known = _read_elements(machine, sources, kind)
         raw = function(*values).astype(f"u{size}").view(np.uint8).astype(np.int16)
         return np.where(np.repeat(known, size), raw, UNKNOWN)
 
@@ -303,18 +280,18 @@ def _sources_of(parts: Sequence[str], width: int) -> list[Source]:
 
 def _pairwise(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Compute element by element; of operands that are one register, some results are known."""
-    name, bits = match[1], 8 * _ELEMENT_BYTES.get(match[2], 1)
+    name = match[1]
     if parts[0] == parts[1] and name in ("xor", "sub", "cmpeq"):
         return lambda _: np.full(width, 0xFF if name == "cmpeq" else 0, np.int16)
-    sources = _sources_of(parts[:2], width)
-    return _compute(_PAIRWISE[name], sources, bits, is_signed=name in _SIGNED)
+    kind = f"{'i' if name in _SIGNED else 'u'}{_ELEMENT_BYTES.get(match[2], 1)}"
+    return _compute(_PAIRWISE[name], _sources_of(parts[:2], width), kind)
 
 
 def _widen_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
-    narrow, wide = (8 * _ELEMENT_BYTES[letter] for letter in match.groups()[1:])
+    narrow, wide = (_ELEMENT_BYTES[letter] for letter in match.groups()[1:])
     source = source_of(parts[0], width * narrow // wide)
-    is_signed = match[1] == "s"
-    return _compute(lambda a: a.astype(np.int64), [source], narrow, wide, is_signed=is_signed)
+    kind = f"{'i' if match[1] == 's' else 'u'}{narrow}"
+    return _compute(lambda a: a.astype(np.int64), [source], kind, wide)
 
 
 def _shift_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -322,32 +299,27 @@ def _shift_elements(match: re.Match[str], parts: Sequence[str], width: int) -> S
     size, constant, by = _ELEMENT_BYTES[match[2]], immediate(parts[0]), source_of(parts[0], 8)
 
     def counts(machine: Machine) -> Lanes:
-        count = joined(by(machine)) if constant is None else constant
+        count = join_bytes(by(machine)) if constant is None else constant
         return np.tile(lanes_of(None if count is None else min(count, 0xFF), size), width // size)
 
-    return _compute(partial(_shift, match[1]), [source_of(parts[1], width), counts], 8 * size)
+    return _compute(partial(_shift, match[1]), [source_of(parts[1], width), counts], f"u{size}")
 
 
 def _products(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Multiply every other element of 32 bits, of which the others may be unknown."""
-    kind = np.uint64 if match[1] else np.int64
-    places = range(0, width // 4, 2)
+    kind, places = match[1] or "i", range(0, width // 4, 2)
     halves = [_rearrange([source], places, 4) for source in _sources_of(parts[:2], width)]
-    return _compute(
-        lambda a, b: a.astype(kind) * b.astype(kind), halves, 32, 64, is_signed=not match[1]
-    )
+    return _compute(lambda a, b: a.astype(f"{kind}8") * b, halves, f"{kind}4", 8)
 
 
 def _saturate_elements(match: re.Match[str], parts: Sequence[str], width: int) -> Source:
     """Narrow elements of two vectors, of each 128 bits of one and the other in turns."""
-    wide, narrow = (8 * _ELEMENT_BYTES[letter] for letter in match[2])
-    limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow // 8}")
+    wide, narrow = (_ELEMENT_BYTES[letter] for letter in match[2])
+    limits = np.iinfo(f"{'u' if match[1] == 'u' else 'i'}{narrow}")
     pieces = width // 16
     order = [vector + piece for piece in range(pieces) for vector in (0, pieces)]
     both = _rearrange(_sources_of(parts[:2], width), order, 16)
-    return _compute(
-        lambda a: np.clip(a, limits.min, limits.max), [both], wide, narrow, is_signed=True
-    )
+    return _compute(lambda a: np.clip(a, limits.min, limits.max), [both], f"i{wide}", narrow)
 
 
 def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -357,18 +329,12 @@ def _ternary(_match: re.Match[str], parts: Sequence[str], width: int) -> Source:
         return lambda _: np.full(width, 0xFF, np.int16)
 
     def combine(a: Elements, b: Elements, c: Elements) -> Elements:
-        value = np.zeros_like(a)
-        for row in range(8):
-            if table >> row & 1:
-                value |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        value = a & 0
+        for row in [row for row in range(8) if table >> row & 1]:
+            value |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
         return value
 
-    return _compute(combine, _sources_of(parts[1:], width), 32)
-
-
-# }}}
-
-# {{{ elements that are chosen or moved
+    return _compute(combine, _sources_of(parts[1:], width), "u4")
 
 
 def _sign_of(lanes: Lanes, size: int) -> Lanes:
@@ -477,10 +443,8 @@ def _narrow_elements(match: re.Match[str], parts: Sequence[str], _width: int) ->
 
 
 _Order = Callable[[str, int, int, int], Sequence[int]]
-"""Where elements of a result come from: elements of the operands are numbered side by side.
-
-Given are what the name says, the numbers of elements of a vector and of 128 bits, and the constant.
-"""
+"""Where elements of a result come from: those of the operands are numbered side by side. Given are
+what the name says, the numbers of elements of a vector and of 128 bits, and the constant."""
 
 
 def _reorder(order: _Order, match: re.Match[str], parts: Sequence[str], width: int) -> Source:
@@ -517,43 +481,34 @@ def _join_halves(_half: str, _count: int, _piece: int, by: int) -> list[int]:
     return [-1 if half & 8 else half & 3 for half in (by & 0xF, by >> 4)]
 
 
-_PIECES = r"(128|32x4|64x2|32x8|64x4|[bwdq])$"
-_RULES: Sequence[tuple[re.Pattern[str], int, _Made]] = tuple(
-    (re.compile(pattern), operands, make)
-    for pattern, operands, make in (
-        (
-            r"^vp(add|sub|mull|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])$",
-            3,
-            _pairwise,
-        ),
-        (r"^vp?(andn?|or|xor)()(?:[dq]|p[sd])?$", 3, _pairwise),
-        (r"^vps(ll|rl|ra)([wdq])$", 3, _shift_elements),
-        (r"^vpmul(u?)dq$", 3, _products),
-        (r"^vpack(s|u)s(wb|dw)$", 3, _saturate_elements),
-        (r"^vpmov([sz])x(b|w|d)(w|d|q)$", 2, _widen_elements),
-        (r"^vpternlog[dq]$", 4, _ternary),
-        (_SIGNS.pattern, 2, _take_signs),
-        (r"^vp?blendv(p[sd]|b)$", 4, _blend_by_mask),
-        (_MASKED.pattern, 3, _load_masked),
-        (r"^vperm(t2)?(d|q|ps|pd)$", 3, _permute_by_indices),
-        (r"^vpmovm2([bwdq])$", 2, _spread_mask),
-        # what is written where the mask of a blend is set
-        (r"^vp?blendm(?:b|w|d|ps|q|pd)$", 3, lambda _, parts, width: source_of(parts[0], width)),
-        (rf"^v(?:extract[if]|pextr){_PIECES}", 3, _take_piece),
-        (r"^vextract(ps)$", 3, _take_piece),
-        (rf"^v(?:insert[if]|pinsr){_PIECES}", 4, _put_piece),
-        (r"^vp?broadcast(?:[if])?([bwdq]|s[sd]|128|32x[248]|64x[24])$", 2, _broadcast),
-        (r"^vpmov([qdw])([dwb])$", 2, _narrow_elements),
-        (r"^vp?unpck([lh])(bw|wd|q?dq|ps|pd)$", 3, partial(_reorder, _interleave_elements)),
-        (r"^vp(?:erm|shuf)()(q|pd|d)$", 3, partial(_reorder, _permute_elements)),
-        (r"^vshuf()(ps)$", 4, partial(_reorder, _pick_elements)),
-        (r"^vp?blend()(d|ps|pd)$", 4, partial(_reorder, _blend_by_constant)),
-        (r"^vperm2[if]()(128)$", 4, partial(_reorder, _join_halves)),
-    )
+_PIECES = r"(128|32x4|64x2|32x8|64x4|[bwdq])"
+_RULES: Sequence[tuple[str, int, _Made]] = (
+    (r"vp(add|sub|mull|(?:min|max)[su]|cmp(?:eq|gt)|s(?:[lr]l|ra)v)([bwdq])", 3, _pairwise),
+    (r"vp?(andn?|or|xor)()(?:[dq]|p[sd])?", 3, _pairwise),
+    (r"vps(ll|rl|ra)([wdq])", 3, _shift_elements),
+    (r"vpmul(u?)dq", 3, _products),
+    (r"vpack(s|u)s(wb|dw)", 3, _saturate_elements),
+    (r"vpmov([sz])x(b|w|d)(w|d|q)", 2, _widen_elements),
+    (r"vpternlog[dq]", 4, _ternary),
+    (_SIGNS.pattern, 2, _take_signs),
+    (r"vp?blendv(p[sd]|b)", 4, _blend_by_mask),
+    (_MASKED.pattern, 3, _load_masked),
+    (r"vperm(t2)?(d|q|ps|pd)", 3, _permute_by_indices),
+    (r"vpmovm2([bwdq])", 2, _spread_mask),
+    # what is written where the mask of a blend is set
+    (r"vp?blendm(?:b|w|d|ps|q|pd)", 3, lambda _, parts, width: source_of(parts[0], width)),
+    (rf"v(?:extract[if]|pextr){_PIECES}", 3, _take_piece),
+    (r"vextract(ps)", 3, _take_piece),
+    (rf"v(?:insert[if]|pinsr){_PIECES}", 4, _put_piece),
+    (r"vp?broadcast(?:[if])?([bwdq]|s[sd]|128|32x[248]|64x[24])", 2, _broadcast),
+    (r"vpmov([qdw])([dwb])", 2, _narrow_elements),
+    (r"vp?unpck([lh])(bw|wd|q?dq|ps|pd)", 3, partial(_reorder, _interleave_elements)),
+    (r"vp(?:erm|shuf)()(q|pd|d)", 3, partial(_reorder, _permute_elements)),
+    (r"vshuf()(ps)", 4, partial(_reorder, _pick_elements)),
+    (r"vp?blend()(d|ps|pd)", 4, partial(_reorder, _blend_by_constant)),
+    (r"vperm2[if]()(128)", 4, partial(_reorder, _join_halves)),
 )
 """Rules by name and number of operands."""
-
-# }}}
 
 
 def _test(parts: Sequence[str], kind: str | None) -> Action | None:
@@ -578,23 +533,21 @@ def _test(parts: Sequence[str], kind: str | None) -> Action | None:
 
 def _gather_elements(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     """Gather or scatter elements; of floating-point numbers only the mask is known afterwards."""
-    addresses, size = lane_addresses(mnemonic, ",".join(parts))
+    addresses_in, size = lane_addresses(mnemonic, ",".join(parts))
     operand = 0 if "scatter" in mnemonic else -1
     vector = VECTOR.match(parts[operand])
     assert vector is not None
     number, is_known = int(vector[2]), mnemonic.startswith("vp")
 
     def gather(machine: Machine) -> None:
-        lanes = machine.vectors[number]
+        lanes, addresses = machine.vectors[number], addresses_in(machine)
         for lane, address in enumerate(addresses):
             chosen, part = int(machine.masks[mask, lane]), slice(size * lane, size * (lane + 1))
+            is_sure = chosen == 1 and is_known
             if chosen and operand == 0:
-                lost = chosen < 0 or not is_known
-                stored = lanes_of(None, size) if lost else lanes[part]
-                machine.store_lanes(address(machine), stored)
+                machine.store_lanes(address, lanes[part] if is_sure else lanes_of(None, size))
             elif chosen:
-                at = address(machine) if chosen == 1 and is_known else None
-                lanes[part] = machine.load_lanes(at, size)
+                lanes[part] = machine.load_lanes(address if is_sure else None, size)
         if operand:
             lanes[size * len(addresses) :] = 0
         machine.masks[mask] = 0
@@ -602,7 +555,7 @@ def _gather_elements(mnemonic: str, parts: Sequence[str], mask: int) -> Action:
     return gather
 
 
-def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
+def lane_addresses(mnemonic: str, operands: str) -> tuple[Callable[[Machine], list[Value]], int]:
     """Return what computes the addresses of a gather's or scatter's lanes, and bytes of each."""
     kind = _INDEXED.match(mnemonic)
     assert kind is not None
@@ -610,22 +563,23 @@ def lane_addresses(mnemonic: str, operands: str) -> tuple[list[Read], int]:
     match = _PLACE.match(next(part for part in operands_of(operands) if "(" in part))
     count = widest(operands) // max(size, index_size)
     if match is None:
-        return [lambda _: None] * count, size
+        return lambda _: [None] * count, size
     base = REGISTERS.get(match["base"] or "")
     offset, scale, vector = (int(match[name] or "0", 0) for name in ("offset", "scale", "index"))
 
-    def address(lane: int, machine: Machine) -> Value:
+    def compute(machine: Machine) -> list[Value]:
         start = 0 if base is None else machine.registers[base.number]
-        value = joined(machine.vectors[vector, index_size * lane : index_size * (lane + 1)])
-        if start is None or value is None:
-            return None
-        value = signed(value, 8 * index_size)
-        return (start + value * (scale or 1) + offset) & ((1 << 48) - 1)
+        lanes = machine.vectors[vector, : index_size * count].reshape(count, index_size)
+        if start is None:
+            return [None] * count
+        values, known = elements_of(lanes, f"i{index_size}")
+        places = start + offset + values.ravel().astype(object) * (scale or 1)
+        return [int(p) & ((1 << 48) - 1) if k else None for p, k in zip(places, known, strict=True)]
 
-    return [partial(address, lane) for lane in range(count)], size
+    return compute, size
 
 
-def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | None:
+def _leave_vectors(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | None:
     """Return what writes to an integer register or to memory."""
     last, vector = parts[-1].partition("{")[0], VECTOR.match(parts[-2] if len(parts) > 1 else "")
     address = address_of(last)
@@ -635,7 +589,7 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
     source = _source(mnemonic, parts, WIDTHS[vector[1]]) or (lambda _: lanes_of(None, width))
     if address is None:
         write = writer(last, max(32, REGISTERS[last].bits))
-        return lambda machine: write(machine, joined(source(machine)))
+        return lambda machine: write(machine, join_bytes(source(machine)))
     if (match := _MASKED.match(mnemonic)) and len(parts) == 3:
         values, signs = (source_of(part, width) for part in parts[:2])
         element = _ELEMENT_BYTES[match[1]]
@@ -652,8 +606,6 @@ def _leaving(mnemonic: str, parts: Sequence[str], mask: int | None) -> Action | 
 
     return store
 
-
-# {{{ masks of AVX-512: 64 bits, of which each may be unknown
 
 _COMPARISON = re.compile(r"^vpcmp(eq|lt|le|gt|ge|neq|nlt|nle)(u?)([bwdq])$")
 _MASK_TEST = re.compile(r"^vptest(n?)m([bwdq])$")
@@ -678,7 +630,7 @@ def _either(a: Lanes, b: Lanes) -> Lanes:
     return _invert(_both(_invert(a), _invert(b)))
 
 
-def _differing(a: Lanes, b: Lanes) -> Lanes:
+def _take_difference(a: Lanes, b: Lanes) -> Lanes:
     return np.where((a < 0) | (b < 0), UNKNOWN, a ^ b)
 
 
@@ -688,8 +640,8 @@ _COMBINED: Mapping[str, Callable[..., Lanes]] = {
     "kand": _both,
     "kandn": lambda a, b: _both(_invert(a), b),
     "kor": _either,
-    "kxor": _differing,
-    "kxnor": lambda a, b: _invert(_differing(a, b)),
+    "kxor": _take_difference,
+    "kxnor": lambda a, b: _invert(_take_difference(a, b)),
 }
 
 
@@ -728,13 +680,14 @@ def _mask_action(mnemonic: str, parts: Sequence[str]) -> Action | None:
 def _mask_source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | None:
     """Return what computes the mask that an instruction writes; None if it has no rule."""
     if (match := _COMPARISON.match(mnemonic)) and len(parts) == 3:
-        return _compare_elements(_ORDER[match[1]], parts, match[3], is_signed=not match[2])
+        kind = f"{match[2] or 'i'}{_ELEMENT_BYTES[match[3]]}"
+        return _compare_elements(_ORDER[match[1]], parts, kind)
     if (match := _MASK_TEST.match(mnemonic)) and len(parts) == 3:
-        is_zero = match[1] == "n"
-        return _compare_elements(lambda a, b: ((a & b) == 0) == is_zero, parts, match[2])
+        is_zero, kind = match[1] == "n", f"u{_ELEMENT_BYTES[match[2]]}"
+        return _compare_elements(lambda a, b: ((a & b) == 0) == is_zero, parts, kind)
     if match := _MASK_OF_SIGNS.match(mnemonic):
-        same = [parts[0], parts[0]]
-        return _compare_elements(lambda a, _: a < 0, same, match[1], is_signed=True)
+        same, kind = [parts[0], parts[0]], f"i{_ELEMENT_BYTES[match[1]]}"
+        return _compare_elements(lambda a, _: a < 0, same, kind)
     numbers, name, by = _numbers_of(parts[:-1]), mnemonic[:-1], immediate(parts[0])
     if mnemonic.startswith("kmov"):
         name = "kmov"
@@ -743,27 +696,21 @@ def _mask_source(mnemonic: str, parts: Sequence[str], bits: int) -> Source | Non
             return lambda machine: _bits_of(read(machine), bits)
     if name in ("kxor", "kxnor") and len(set(numbers)) == 1:
         return lambda _: _bits_of((1 << bits) - 1 if name == "kxnor" else 0, bits)
-    if name in ("kshiftl", "kshiftr") and numbers and by is not None:
-        zeros, left = np.zeros(_MASK_BITS, np.int16), name == "kshiftl"
-
-        def shift(machine: Machine) -> Lanes:
-            given = machine.masks[numbers[0], :bits]
-            return _cut_mask(
-                np.concatenate((zeros[:by], given) if left else (given[by:], zeros)), bits
-            )
-
-        return shift
-    if mnemonic.startswith("kunpck"):
-        half = bits // 2
-        return lambda machine: _cut_mask(
-            np.concatenate([machine.masks[number, :half] for number in numbers]), bits
-        )
-    combine = _COMBINED.get(name)
-    if combine is None:
+    combine, order = _COMBINED.get(name), range(_MASK_BITS)
+    if name in ("kshiftl", "kshiftr") and by is not None:
+        places = range(-by, bits - by) if name == "kshiftl" else range(by, bits + by)
+        order = [place if 0 <= place < bits else -1 for place in places]
+    elif mnemonic.startswith("kunpck"):
+        order = [*range(bits // 2), *range(_MASK_BITS, _MASK_BITS + bits // 2)]
+    elif combine is None:
         return None
-    return lambda machine: _cut_mask(
-        combine(*(machine.masks[number] for number in reversed(numbers))), bits
-    )
+
+    def compute(machine: Machine) -> Lanes:
+        masks = [machine.masks[number] for number in numbers]
+        mask = combine(*reversed(masks)) if combine else np.concatenate([*masks, [0]])[order]
+        return _cut_mask(mask, bits)
+
+    return compute
 
 
 def _cut_mask(mask: Lanes, bits: int) -> Lanes:
@@ -779,19 +726,14 @@ def _bits_of(value: Value, bits: int) -> Lanes:
 
 
 def _compare_elements(
-    order: Callable[[Elements, Elements], Elements],
-    parts: Sequence[str],
-    letter: str,
-    *,
-    is_signed: bool = False,
+    order: Callable[[Elements, Elements], Elements], parts: Sequence[str], kind: str
 ) -> Source:
     register = VECTOR.match(parts[1])
     width = WIDTHS[register[1]] if register is not None else WIDTHS["z"]
     sources = _sources_of(parts[:2], width)
 
     def compare(machine: Machine) -> Lanes:
-        bits = 8 * _ELEMENT_BYTES[letter]
-        values, known = _read_elements(machine, sources, bits, is_signed=is_signed)
+        values, known = _read_elements(machine, sources, kind)
         return _cut_mask(np.where(known, order(*values), UNKNOWN), len(known))
 
     return compare
@@ -812,6 +754,3 @@ def _test_masks(numbers: Sequence[int], bits: int, *, is_or: bool) -> Action | N
             machine.flags = Flags("exact", carry, 0, int((outcome == 1).any()), bits)
 
     return test
-
-
-# }}}

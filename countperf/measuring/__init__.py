@@ -1,9 +1,7 @@
 """Cases to measure (`KernelCase`), campaigns that time them, and their results (`MeasurementSet`).
 
-A `MeasurementSet` is stored as lines of JSON: first the header, then one line per finished case,
-appended as they finish, so that the file is the store from which an interrupted campaign resumes.
-A line is told by its field ``status``: ``measured``, ``failed``, or ``resumed`` (a later session
-went on with the campaign; its environment holds for the cases below it).
+A `MeasurementSet` is stored as lines of JSON: the header, then a line per finished case, from which
+an interrupted campaign resumes.
 """
 
 from __future__ import annotations

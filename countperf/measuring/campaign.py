@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.devices.device import Device, DeviceLimits, EventClock, check_clocks
+from countperf.devices.device import Device, DeviceLimits, check_clocks
 from countperf.devices.identity import available_cores, read_clocks, read_processor
 from countperf.errors import CountingError, DeviceLostError, MeasurementError
 from countperf.measuring import (
@@ -24,7 +24,6 @@ from countperf.measuring import (
     MeasurementSet,
     Protocol,
     Resumption,
-    summarize,
 )
 from countperf.measuring.cases import Environment, case_fields, format_line
 from countperf.measuring.runner import (
@@ -77,10 +76,8 @@ def timestamp() -> str:
 def _list_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
 
 
@@ -93,7 +90,11 @@ class Store(AppendedLines):
 
         def read(lines: tuple[str, ...]) -> None:
             self.content = MeasurementSet.read_lines(lines, path=path)
-            check_compatible(self.content.header, header, Path(path))
+            stored = self.content.header
+            before, now = (each.protocol.model_dump() for each in (stored, header))
+            pairs = stored.device.differences(header.device)
+            pairs |= {f"protocol's {name}": (before[name], now[name]) for name in before}
+            refuse_differences(pairs, Path(path), "measurements")
             self.resumption = Resumption(environment=header.environment)
 
         super().__init__(path, format_line(header), read)
@@ -103,23 +104,14 @@ class Store(AppendedLines):
         self.write(format_line(entry))
 
 
-def check_compatible(stored: Header, wanted: Header, path: Path) -> None:
-    """Compare what a file holds with what is to be added to it."""
-    before, now = stored.protocol.model_dump(), wanted.protocol.model_dump()
-    pairs = {f"protocol's {name}": (before[name], now[name]) for name in before}
-    refuse_differences(stored.device.differences(wanted.device) | pairs, path, "measurements")
-
-
 def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, what: str) -> None:
     """Refuse a file of something else, if of some pair what is there differs from what is now."""
-    differences = [
-        f"{name} is {old!r} there and {new!r} now"
-        for name, (old, new) in pairs.items()
-        if old != new
-    ]
-    if differences:
-        message = f"{path} holds other {what}: {'; '.join(differences)}; use another file"
-        raise MeasurementError(message)
+    others = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if others:
+        said = "; ".join(
+            f"{name} is {old!r} there and {new!r} now" for name, (old, new) in others.items()
+        )
+        raise MeasurementError(f"{path} holds other {what}: {said}; use another file")
 
 
 @contextmanager
@@ -149,9 +141,7 @@ def measure(
     device: str | Device | None = None,
     protocol: Protocol = BROAD,
     count: CountKernel | None = None,
-    clock: EventClock | None = None,
     runner: CaseRunner | None = None,
-    retry_failed: bool = False,
     begin_no_more: IsOver | None = None,
     longest_s: float = LONGEST_S,
 ) -> MeasurementSet:
@@ -159,36 +149,26 @@ def measure(
 
     Each finished case is on the disk before the next round begins. Cases that the store holds
     already, failed ones included, are not run again. A case that fails is recorded, and the others
-    go on. Kernels of all families take turns, so that a machine that others slow down for a while
-    slows down some of each. A store that is open stays open.
+    go on.
     """
     twice = [name for name, number in Counter(case.name for case in cases).items() if number > 1]
     if twice:
         raise MeasurementError(f"two cases are named {twice[0]!r}", case=twice[0])
     with ExitStack() as stack:
-        runner = stack.enter_context(open_runner(runner, device, clock, longest_s=longest_s))
+        runner = stack.enter_context(open_runner(runner, device, longest_s))
         file = store
-        if not isinstance(file, Store):
+        if not isinstance(file, Store):  # one that is open stays open
             file = stack.enter_context(open_store(file, runner, protocol))
         _check_content(file, cases, counting=count is not None)
-        finished = {entry.case for entry in file.content.measurements}
-        if not retry_failed:
-            finished |= {entry.case for entry in file.content.failures}
+        finished = {entry.case for entry in (*file.content, *file.content.failures)}
         waiting = [case for case in cases if case.name not in finished]
+        done, total = len(cases) - len(waiting), None
+        # who ends a campaign before all is measured does not know how many cases it takes
         if begin_no_more is None:
-            waiting = in_mixed_order(waiting)
+            waiting, total = in_mixed_order(waiting), len(cases)
         if file.resumption is not None:
             file.append(file.resumption)
-        # who ends a campaign before all is measured does not know how many cases it takes
-        total = len(cases) if begin_no_more is None else None
-        campaign = _Campaign(
-            runner=runner,
-            store=file,
-            protocol=protocol,
-            count=count,
-            total=total,
-            done=len(cases) - len(waiting),
-        )
+        campaign = _Campaign(runner, file, protocol, count, total, done)
         campaign.run(waiting, begin_no_more or (lambda *_: False))
         return MeasurementSet.read_file(file.path)
 
@@ -200,7 +180,7 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
     return Store(path, header)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Campaign:
     """The state of one call of `measure`."""
 
@@ -218,34 +198,31 @@ class _Campaign:
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
         clock, resolution_s = self.runner.clock, self.runner.limits.timer_resolution_s
-        schedule = RoundSchedule(
-            Repeats(case=case, protocol=self.protocol, resolution_s=resolution_s) for case in cases
-        )
+        schedule = RoundSchedule(Repeats(case, self.protocol, resolution_s) for case in cases)
         while True:
             if begin_no_more(self.begun, self.measured):
                 schedule.fresh.clear()
             state, pause_s = schedule.take(clock.now())
+            report("measuring", self.done, self.total)
             if state is None:
                 break
             if pause_s:
                 clock.sleep(pause_s)
-            report("measuring", self.done, self.total)
             self.begun.add(state.case.kernel)
             try:
                 self._run_round(state)
             except MeasurementError as error:
                 self._record_failure(state.case, error)
-                continue
             except DeviceLostError as error:
                 # whoever goes on in a new process shall not lose the device to the same case again
                 lost = MeasurementError(f"{state.case.name}: {error}", case=state.case.name)
                 self._record_failure(state.case, lost)
                 raise
-            if state.is_finished():
-                self._record(state)
             else:
-                schedule.again(state, clock.now())
-        report("measuring", self.done, self.total)
+                if state.is_finished():
+                    self._record(state)
+                else:
+                    schedule.again(state, clock.now())
 
     def _run_round(self, state: Repeats) -> None:
         case = state.case
@@ -257,18 +234,14 @@ class _Campaign:
             self.broken[case.kernel] = error
             raise
         state.rounds.append(self.runner.time_round(case, self.protocol))
-        if min(time_s for time_s, _ in state.counted) <= 0:
+        if min(time_s for time_s, _ in state.runs_that_count) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
             raise MeasurementError(message, case=case.name)
 
     def _record(self, state: Repeats) -> None:
-        summary = summarize(state.samples_s, self.protocol.drops, resolution_s=state.resolution_s)
-        overhead_s, doubt = check_clocks(state.counted)
-        properties, trouble = self._properties(state.case)
+        overhead_s, doubt = check_clocks(state.runs_that_count)
+        properties, trouble = self._count_properties(state.case)
         cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
-        levels = ""
-        if summary.level_ratio is not None:
-            levels = f"bimodal: two levels, a factor of {summary.level_ratio:.2f} apart"
         busy = ""
         if number := sum(turn.disturbed for turn in state.rounds):
             busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
@@ -280,7 +253,7 @@ class _Campaign:
             recorded_at=timestamp(),
             resolution_s=state.resolution_s,
             clocks_agree=not doubt,
-            remarks=tuple(remark for remark in (doubt, levels, cut, busy, trouble) if remark),
+            remarks=tuple(filter(None, (doubt, cut, busy, trouble))),
             host_overhead_s=overhead_s,
             properties=properties,
         )
@@ -295,7 +268,8 @@ class _Campaign:
         self.store.append(entry)
         self.done += 1
 
-    def _properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
+    def _count_properties(self, case: KernelCase) -> tuple[dict[str, Any] | None, str]:
+        """Return the document of a case's property vector, or why there is none."""
         if self.count is None:
             return None, ""
         key = (case.kernel, tuple(sorted(case.statistics.items())))
@@ -310,17 +284,16 @@ class _Campaign:
 
 def _check_content(store: Store, cases: Sequence[KernelCase], *, counting: bool) -> None:
     """Refuse a file whose cases are of other sizes, or were counted by other rules."""
-    known = {entry.case: entry for entry in store.content.measurements}
-    for case in cases:
-        entry = known.get(case.name)
-        if entry is None:
+    wanted = {case.name: dict(case.parameters) for case in cases}
+    for entry in store.content:
+        if (parameters := wanted.get(entry.case)) is None:
             continue
         was = ""
-        if entry.parameters != dict(case.parameters):
-            was = f"measured at {entry.parameters}, not at {dict(case.parameters)}"
+        if entry.parameters != parameters:
+            was = f"measured at {entry.parameters}, not at {parameters}"
         rules = (entry.properties or {}).get("counting_rules", COUNTING_RULES_VERSION)
         if counting and rules != COUNTING_RULES_VERSION:
             was = f"counted by rules of version {rules}, now {COUNTING_RULES_VERSION} holds"
         if was:
-            message = f"{store.path}: {case.name} was {was}; use another file"
-            raise MeasurementError(message, case=case.name)
+            message = f"{store.path}: {entry.case} was {was}; use another file"
+            raise MeasurementError(message, case=entry.case)

@@ -1,29 +1,15 @@
 r"""Cases to measure: a kernel at given sizes, with inputs and reference results; and their times.
 
-A measurement file has a header, and a line for each measurement, failure and resumption.
-
 The time of a case is the smallest sample that counts, :math:`\min_r m_r` over the minima
-:math:`m_r` of the :math:`R` rounds. Two things can be wrong with it, and each has a stated measure:
-
-*Noise*, how well the time would repeat: :math:`\sqrt{((R - 1) b^2 + w^2) / R}`, a standard
-deviation of the time's logarithm, where
+:math:`m_r` of the :math:`R` rounds. Its noise, how well it would repeat, is
+:math:`\sqrt{((R - 1) b^2 + w^2) / R}`, a standard deviation of the time's logarithm, where
 
 - :math:`b = (\mathrm{median}_r \log m_r - \min_r \log m_r) / e_R` is between rounds;
   :math:`e_R` is how far the smallest of :math:`R` normal values lies below the mean on average, in
   standard deviations (Harter (1961), "Expected Values of Normal Order Statistics",
-  doi:10.1093/biomet/48.1-2.151). Slow rounds, if fewer than half, do not move it; a fast round that
-  no other one reaches does;
+  doi:10.1093/biomet/48.1-2.151). Slow rounds, if fewer than half, do not move it;
 - :math:`w` is within rounds, and stands for one more round's worth of knowledge: the median over
   rounds of the logarithm of lower quartile over minimum.
-
-*Two levels*: the case has two times, and which one is met is chance (a core lost to other load, an
-allocation that lies badly). Sorted logarithms have two levels if the widest empty stretch between
-them (with enough values on either side) is at least `EMPTY_SHARE` of the distance between the
-medians of both sides, and these differ by a factor of at least `LEVEL_RATIO`. A case has two levels
-if the minima of its rounds have, one value being enough for a level, of which the slowest does not
-count: one disturbance that the others contradict; or if the runs of two of its rounds have (of its
-only one, if there is but one), a level of runs being at least `LEVEL_SHARE` of them. Two rounds
-that disagree are noise as yet: which of them is the disturbance, only a third one can tell.
 """
 
 from __future__ import annotations
@@ -31,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -68,22 +54,6 @@ if TYPE_CHECKING:
 
     from countperf.counting.vector import PropertyVector
 
-_AS_TIMED: Mapping[str, int] = {}
-"""Stands for sizes that are checked as they are timed."""
-
-
-def _find_unit(given: Any) -> tuple[Any | None, dict[str, Any]]:
-    """Return the translation unit of a kernel, None for functions, and arguments that come with it.
-
-    For functions, Loopy is not imported.
-    """
-    if given is None or isinstance(given, FunctionType | MethodType | partial):
-        return None, {}
-    from countperf.counting.frontend.producers import bound_arguments, take_unit
-
-    return take_unit(given), bound_arguments(given)
-
-
 Purpose = Literal["measurement", "test", "application", "variant"]
 """Fits use kernels for measurement only; the others judge them."""
 
@@ -96,68 +66,17 @@ Statistic: TypeAlias = int | float | Fraction | str
 InstructionCounts: TypeAlias = Mapping[str, Mapping[str, int | float | Fraction]]
 """Counts of one execution of an instruction by property name, by the id of the instruction."""
 
-
 MakeArguments: TypeAlias = "Callable[[np.random.Generator, Mapping[str, int]], dict[str, Any]]"
 Reference: TypeAlias = "Callable[[Mapping[str, Any], Mapping[str, int]], dict[str, NDArray[Any]]]"
+
+_AS_TIMED: Mapping[str, int] = {}  # stands for sizes that are checked as they are timed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCase(ShortRepr):
     """One kernel at one set of sizes, with all that it takes to run and check it.
 
-    A name and a kernel are enough; the rest has defaults.
-
-    Attributes
-    ----------
-    name : str
-        Unique: name of the kernel and its parameters, ``matmul-naive/16x16/f32/n=512``.
-    kernel : str or loopy.TranslationUnit
-        Name in the catalogue; by default that of the case. A kernel itself is taken for `build`.
-    build : callable or loopy.TranslationUnit
-        Returns the ``loopy.TranslationUnit``, symbolic in the parameters; it must be the same
-        object for all cases of a kernel. Or the unit itself.
-    family, variant : str
-        Class of kernels, and which one of the class; by default that of the name, and ``""``.
-    group_shape : tuple of int
-        Work items per group along the two local axes; (0, 0), the default, where nobody said.
-    element_type : str
-        Type of the kernel's numbers, ``f32``.
-    parameters : Mapping from str to int
-        Sizes at which it is timed.
-    make_arguments : callable
-        From a random generator and parameters to the kernel's inputs by name: arrays of the exact
-        type and the declared shape, and scalars. The runner allocates what is only written. By
-        default, `countperf.devices.binding.default_inputs` makes them.
-    reference : callable
-        From inputs and parameters to the expected outputs by name. Without one, numbers are not
-        checked.
-    tolerance : float
-        Largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``; by default 1e-2,
-        1e-4 and 1e-10 for numbers of 16, 32 and 64 bits, and none for integers.
-    purpose : {"measurement", "test", "application", "variant"}
-        Fits may use only ``measurement``; evaluations the others.
-    global_memory_bytes : int
-        All arguments together, byte, at ``parameters``.
-    check_parameters : Mapping from str to int
-        Small sizes at which numbers are checked before it is timed; by default ``parameters``.
-    statistics : Mapping from str to number or str
-        What counting has to know of the data at ``parameters``.
-    inputs : str
-        Cases that name the same here, and have the same ``make_arguments`` and parameters, get the
-        same inputs; by default each kernel has its own.
-    bound_arguments : Mapping from str to ndarray or number
-        Inputs that come with the kernel, such as the data in a program of pytato, from which they
-        are taken by default; those of `make_arguments` go before them.
-    unused_local_bytes : int
-        Local memory that a group gets at launch beside its own, byte: fewer groups are resident.
-        At 0 too a GPU that divides memory between local memory and cache gives most to the former.
-    unchecked : bool
-        Whether it is launched although a subscript that data decide may leave its array.
-
-    Raises
-    ------
-    KernelSpecificationError
-        There is no kernel.
+    A name and a kernel are enough; `KernelSpecificationError` refuses a case without a kernel.
 
     Examples
     --------
@@ -168,61 +87,80 @@ class KernelCase(ShortRepr):
     ('double', True, {})
     """
 
+    # unique: name of the kernel and its parameters, ``matmul-naive/16x16/f32/n=512``
     name: str
+    # name in the catalogue, by default that of the case; a kernel itself is taken for `build`
     kernel: Any = ""
-    family: str = ""
-    variant: str = ""
-    group_shape: tuple[int, int] = (0, 0)
-    element_type: str = ""
+    family: str = ""  # class of kernels, by default that of the name
+    variant: str = ""  # which one of the class
+    group_shape: tuple[int, int] = (0, 0)  # work items along the local axes; 0 where nobody said
+    element_type: str = ""  # of the kernel's numbers, ``f32``
+    # the ``loopy.TranslationUnit``, symbolic in the parameters, or a function that returns it: the
+    # same object for all cases of a kernel
     build: Any = None
-    parameters: Mapping[str, int] = field(default_factory=dict[str, int])
+    parameters: Mapping[str, int] = field(default_factory=dict[str, int])  # sizes of its runs
+    # from a random generator and parameters to inputs by name: arrays of the exact type and the
+    # declared shape, and scalars; by default `countperf.devices.binding.default_inputs`
     make_arguments: MakeArguments | None = None
+    # from inputs and parameters to expected outputs by name; without one, none are checked
     reference: Reference | None = None
+    # largest ``|got - want|`` that is right, relative to ``max(1, max|want|)``; by default 1e-2,
+    # 1e-4 and 1e-10 for numbers of 16, 32 and 64 bits, and none for integers
     tolerance: float | None = None
     purpose: Purpose = "measurement"
-    global_memory_bytes: int = 0
+    global_memory_bytes: int = 0  # all arguments together, byte, at ``parameters``
+    # small sizes at which numbers are checked before it is timed; by default ``parameters``
     check_parameters: Mapping[str, int] = field(default_factory=lambda: _AS_TIMED)
+    # what counting has to know of the data at ``parameters``
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
+    # cases that name the same here, and have the same ``make_arguments`` and parameters, get the
+    # same inputs; by default each kernel has its own
     inputs: str = ""
+    # inputs that come with the kernel, such as the data in a program of pytato, from which they
+    # are taken by default; those of `make_arguments` go before them
     bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    # local memory that a group gets at launch beside its own, byte: fewer groups are resident; at 0
+    # too a GPU that divides memory between local memory and cache gives most to the former
     unused_local_bytes: int | None = None
-    unchecked: bool = False
+    unchecked: bool = False  # launch although a subscript that data decide may leave its array
 
     def __post_init__(self) -> None:
         given, kernel = self.build, self.kernel
         if not isinstance(kernel, str):
             given, kernel = kernel, ""
-        unit, bound = _find_unit(given)
-        if unit is not None:
-            given = lambda: unit  # noqa: E731  pickled by value
+        bound: dict[str, Any] = {}
+        # for functions, Loopy is not imported
+        if given is not None and not isinstance(given, FunctionType | MethodType | partial):
+            from countperf.counting.frontend import producers
+
+            bound = producers.find_bound_arguments(given)
+            if (unit := producers.take_unit(given)) is not None:
+                given = lambda: unit  # noqa: E731  pickled by value
         if not callable(given):
             raise KernelSpecificationError(
                 f"case {self.name!r} has no kernel; pass kernel= a loopy.TranslationUnit, or build="
                 " a function that returns one"
             )
         parameters = merge_sizes(self.parameters, {})
+        is_checked_as_timed = self.check_parameters is _AS_TIMED
+        check_parameters = parameters if is_checked_as_timed else self.check_parameters
         changes = {
             "parameters": parameters,
             "build": given,
             "kernel": kernel or self.name,
             "family": self.family or kernel or self.name,
-            "check_parameters": parameters
-            if self.check_parameters is _AS_TIMED
-            else merge_sizes(self.check_parameters, {}),
+            "check_parameters": merge_sizes(check_parameters, {}),
             "bound_arguments": {**bound, **self.bound_arguments},
         }
         for name, value in changes.items():
             object.__setattr__(self, name, value)
 
 
-LEVEL_RATIO = 1.2  # levels that are closer than this factor are noise
-EMPTY_SHARE = 0.75  # of the distance between two levels; for three even values it is 2/3
-LEVEL_SHARE = 0.15  # fewer of the runs than this are stragglers, and no level
 NOISE_DEVIATIONS = 2.0
 """Errors below that many standard deviations of the measurement may be the measurement's."""
 
 Settling = Literal["settled", "unsettled", "bimodal"]
-"""Agreement of a case's rounds: on one level, on two levels, or none."""
+"""Whether a case's rounds agree; ``bimodal``, on two levels, only in files of before."""
 
 _NORMAL_MINIMUM = (0.5641896, 0.8462844, 1.0293754, 1.1629645, 1.2672064, 1.3521784, 1.4236003)
 
@@ -237,14 +175,6 @@ class Summary:
     noise_floor: float
     # how well the time repeats: standard deviation of its logarithm, by the module's formula
     noise: float
-    # if the samples have two levels, the slower over the faster one
-    level_ratio: float | None = None
-
-    def settling(self, *, stable: bool) -> Settling:
-        """Return the verdict on a case, given whether a protocol's limits are kept."""
-        if self.level_ratio is not None:
-            return "bimodal"
-        return "settled" if stable else "unsettled"
 
 
 def summarize(
@@ -263,12 +193,11 @@ def summarize(
         time_s=time_s,
         spread=spread,
         noise_floor=max(repeats, resolution_s / time_s),
-        noise=max(_noise(kept, minima), resolution_s / time_s),
-        level_ratio=_level_ratio(kept, minima),
+        noise=max(_find_noise(kept, minima), resolution_s / time_s),
     )
 
 
-def _noise(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float:
+def _find_noise(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float:
     within = median(math.log(runs[(len(runs) - 1) // 4] / runs[0]) for runs in kept)
     rounds = len(minima)
     if rounds == 1:
@@ -276,31 +205,6 @@ def _noise(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float:
     expected = _NORMAL_MINIMUM[min(rounds - 2, len(_NORMAL_MINIMUM) - 1)]
     between = (median(map(math.log, minima)) - math.log(minima[0])) / expected
     return math.sqrt(((rounds - 1) * between**2 + within**2) / rounds)
-
-
-def _level_ratio(kept: Sequence[Sequence[float]], minima: Sequence[float]) -> float | None:
-    if ratio := two_levels(minima[:-1], fewest=1):
-        return ratio
-    inside = [
-        ratio
-        for runs in kept
-        if (ratio := two_levels(runs, fewest=max(2, math.ceil(LEVEL_SHARE * len(runs)))))
-    ]
-    return max(inside) if len(inside) >= min(2, len(kept)) else None
-
-
-def two_levels(values: Sequence[float], *, fewest: int) -> float | None:
-    """Return the ratio of two levels that values cluster around; None if they do not."""
-    logs = [math.log(value) for value in values]
-    places = range(fewest, len(logs) - fewest + 1)
-    if not places:
-        return None
-    split = max(places, key=lambda position: logs[position] - logs[position - 1])
-    distance = median(logs[split:]) - median(logs[:split])
-    empty = logs[split] - logs[split - 1]
-    if distance < math.log(LEVEL_RATIO) or empty < EMPTY_SHARE * distance:
-        return None
-    return median(values[split:]) / median(values[:split])
 
 
 class Environment(Part):
@@ -343,21 +247,18 @@ class Protocol(Part):
             raise ValueError(f"of {self.runs} runs, {self.drops} are dropped: none is left")
         return self
 
-    def changed(self, **changes: Any) -> Self:
+    def with_values(self, **changes: Any) -> Self:
         """Return a validated copy with other values of some fields; refuse such as none has."""
         try:
             return type(self).model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
             first = error.errors()[0]
-            name = str((*first["loc"], *changes)[0])
-            said = first["msg"].removeprefix("Value error, ")
-            message = f"no protocol has {name}={changes.get(name)!r}: {said}"
+            name, said = str((*first["loc"], *changes)[0]), first["msg"].partition("error, ")
+            message = f"no protocol has {name}={changes.get(name)!r}: {said[2] or said[0]}"
             raise ParameterError(message, parameter=name) from error
 
     def is_stable(self, summary: Summary) -> bool:
-        """Tell whether spread and noise floor are within the limits, and there is but one level."""
-        if summary.level_ratio is not None:
-            return False
+        """Tell whether spread and noise floor are within the limits."""
         return summary.spread <= self.spread_limit and summary.noise_floor <= self.noise_limit
 
 
@@ -460,19 +361,15 @@ class Measurement(_Line):
         **more: Any,
     ) -> Self:
         """Make the measurement of a case from its samples: rounds of run times, s."""
-        summary = summarize(samples_s, dropped, resolution_s=resolution_s)
         return cls(
             **case_fields(case),
+            **asdict(summarize(samples_s, dropped, resolution_s=resolution_s)),
             recorded_at=recorded_at,
-            samples_s=tuple(tuple(runs) for runs in samples_s),
+            samples_s=tuple(map(tuple, samples_s)),
             dropped=dropped,
             statistic=f"minimum of all runs but the first {dropped} of each round",
-            **{
-                name: getattr(summary, name)
-                for name in ("time_s", "spread", "noise_floor", "noise")
-            },
             stable=stable,
-            settling=summary.settling(stable=stable),
+            settling="settled" if stable else "unsettled",
             **more,
         )
 
@@ -486,8 +383,7 @@ class Measurement(_Line):
         if self.properties is None:
             return None
         vector = PropertyVector.from_document(self.properties)
-        known = self.known_at_sizes
-        if not known:
+        if not self.known_at_sizes:
             return vector
         roots = {name.rpartition(".")[0] for name in self.transactions or {}}
         return vector.with_counts_at(
@@ -495,7 +391,6 @@ class Measurement(_Line):
         )
 
     def _at_own_sizes(self, parameters: Mapping[str, int]) -> dict[str, int]:
-        """Return what has no formula, at the case's own sizes, which is all that is known."""
         if any(parameters[name] != n for name, n in self.parameters.items()):
             raise CountingError(
                 f"case {self.case}: what the compiled code executes, and transactions, are known at"
@@ -526,9 +421,8 @@ _LINE_TYPES = {"measured": Measurement, "failed": FailedCase, "resumed": Resumpt
 
 def case_fields(case: KernelCase) -> dict[str, Any]:
     """Return the fields that every line shares with the case it is about."""
-    names = ("kernel", "family", "variant", "element_type", "group_shape", "purpose")
-    shared = {name: getattr(case, name) for name in names}
-    return {"case": case.name, **shared, "parameters": dict(case.parameters)}
+    names = ("kernel", "family", "variant", "element_type", "group_shape", "purpose", "parameters")
+    return {"case": case.name, **{name: getattr(case, name) for name in names}}
 
 
 def format_line(entry: Header | Line) -> str:
@@ -542,8 +436,8 @@ def format_line(entry: Header | Line) -> str:
 def parse_line(text: str, number: int, *, path: Path | str | None = None) -> Line:
     """Parse and validate one line below the header."""
     content = parse_json(text, path=path, first_line=number)
-    status = content.get("status") if isinstance(content, dict) else None
-    if not isinstance(status, str) or status not in _LINE_TYPES:
+    status = str(content.get("status")) if isinstance(content, dict) else None
+    if status not in _LINE_TYPES:
         field, wanted = f"line {number}: $.status", ", ".join(_LINE_TYPES)
         message = f"{field}: one of {wanted} is wanted, not {status!r}"
         raise make_file_error(message, path, field=field)

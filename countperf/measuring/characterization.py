@@ -1,12 +1,8 @@
 """Characterization of a device by microbenchmarks: the constants that mechanistic models need.
 
-The same kernels run on OpenCL and CUDA. Times are differences between runs of different length, so
-that launching does not count; cycles are those of the clock that the device itself counts while it
-runs a kernel, or else of the clock that its driver declares.
-
-Source: Lemeire, Cornelis, Konstantinidis, "Analysis of the analytical performance models for GPUs
-and extracting the underlying Pipeline model" (2023), sections 3 to 6, for throughput and latency
-of classes of instructions, and barriers.
+Times are differences between runs of different length, so that launching does not count. Source:
+Lemeire, Cornelis, Konstantinidis, "Analysis of the analytical performance models for GPUs and
+extracting the underlying Pipeline model" (2023), sections 3 to 6.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from countperf.measuring.campaign import gather_environment
 from countperf.measuring.cases import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
 from countperf.steps import stepped
-from countperf.text import Column, Printed, Result, columns_of, format_percent, plain
+from countperf.text import Printed, Result, columns_of, format_percent, plain
 
 
 class Finding(Part):
@@ -43,8 +39,8 @@ class Finding(Part):
     spread: NonNegativeFloat  # median distance of the repetitions from it, relative to it
     unit: str  # of the value
     kernel: str  # the microbenchmark it comes from, with what it was run with
-    is_plausible: bool = True  # whether it is within what is possible
-    remark: str = ""  # if not: why
+    is_plausible: bool = True
+    remark: str = ""  # why it is not
 
 
 class Characterization(Document, Result):
@@ -60,10 +56,6 @@ class Characterization(Document, Result):
 
     __str__ = Result.__str__
 
-    def find(self, name: str) -> Finding | None:
-        """Return the finding of that name, if there is one."""
-        return next((finding for finding in self.findings if finding.name == name), None)
-
     def lay_out(self) -> Printed:
         """Give numbers with their spread, marks at those not plausible, and what is missing."""
         count = f": {len(self.findings)} numbers" if self.findings else ""
@@ -74,8 +66,7 @@ class Characterization(Document, Result):
                 for found in self.findings
             ],
             columns={
-                "name": Column("name"),
-                **columns_of("value unit"),
+                **columns_of("name value unit"),
                 **columns_of("spread", format_percent),
                 **columns_of("doubt"),
             },
@@ -126,8 +117,7 @@ class InstructionTest(NamedTuple):
         c_type, _ = _TYPES[self.name[-3:]]
         names = [f"x{number}" for number in range(chains)]
         declared = "".join(
-            f"  {c_type} {name} = a + b * ({c_type}) (LOCAL_ID + {number});\n"
-            for number, name in enumerate(names)
+            f"  {c_type} {name} = a + b * ({c_type}) (LOCAL_ID + {name[1:]});\n" for name in names
         )
         steps = (re.sub(r"\bx\b", names[n % chains], self.step) for n in range(UNROLLED))
         body = "".join(f"    {step};\n" for step in steps)
@@ -164,7 +154,6 @@ _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
-
 Estimate = tuple[float, float]
 """A number with its spread, that of a `Finding`."""
 
@@ -183,14 +172,13 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     while elapsed < effort.shortest_s and turns < _MAX_TURNS:
         turns *= 4 if elapsed < effort.shortest_s / 8 else 2
         elapsed = min(run(turns), run(turns))
-    shorts: list[float] = []
-    longs: list[float] = []
-    for _ in range(effort.repetitions):
-        shorts.append(min(run(turns) for _ in range(effort.tries)))
-        longs.append(min(run(3 * turns) for _ in range(effort.tries)))
-    differences = [(long - short) / (2 * turns) for short, long in zip(shorts, longs, strict=True)]
-    # other load on the machine only ever adds time
-    return summarize(differences, (min(longs) - min(shorts)) / (2 * turns))
+    pairs = [
+        tuple(min(run(n) for _ in range(effort.tries)) for n in (turns, 3 * turns))
+        for _ in range(effort.repetitions)
+    ]
+    differences = [(long - short) / (2 * turns) for short, long in pairs]
+    shortest, longest = map(min, zip(*pairs, strict=True))  # other load only ever adds time
+    return summarize(differences, (longest - shortest) / (2 * turns))
 
 
 Possible = tuple[str, float, float]
@@ -271,10 +259,7 @@ def _measure_launches(bench: Bench) -> Iterator[Finding]:
 
 
 def _measure_clock(bench: Bench) -> Iterator[Finding]:
-    """Compare the device's cycle counter with its event timer; without one, take what is declared.
-
-    Sets the bench's clock.
-    """
+    """Set the clock by the device's cycle counter; without one, take what is declared."""
     declared = bench.known_clock_hz
     launch = bench.load(COMMON_SOURCE)
     out = bench.session.allocate(8 * bench.lanes)
@@ -284,15 +269,14 @@ def _measure_clock(bench: Bench) -> Iterator[Finding]:
         elapsed = bench.run_s(launch, "cycles", 1, bench.lanes, *arguments)
         return int(bench.session.download(out, np.dtype(np.int64), 1)[0]), elapsed
 
-    ratios: list[float] = []
-    if run(_CLOCK_TURNS)[0] > 0:  # by differences: launching takes time, but no cycles of a kernel
-        for _ in range(bench.effort.repetitions):
-            (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
-            ratios.append((many - few) / (long - short) if long > short else 0.0)
-    if not ratios:
+    if run(_CLOCK_TURNS)[0] <= 0:
         if declared:
             yield _judge("clock", (declared, 0.0), "declared", ("Hz", 0.0, declared))
         return
+    ratios: list[float] = []  # by differences: launching takes time, but no cycles of a kernel
+    for _ in range(bench.effort.repetitions):
+        (few, short), (many, long) = run(_CLOCK_TURNS), run(3 * _CLOCK_TURNS)
+        ratios.append((many - few) / (long - short) if long > short else 0.0)
     measured = summarize(ratios)
     if measured[0] <= 0:
         raise MeasurementError(
@@ -309,16 +293,14 @@ def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
 
     Bytes are those that work items ask for; those of a copy count twice, read and written.
     """
-    launch = bench.load(COMMON_SOURCE)
+    launch, effort = bench.load(COMMON_SOURCE), bench.effort
     words = bench.array_bytes // _WORD
     source, target = (bench.session.allocate(words * _WORD) for _ in range(2))
 
     def find(name: str, kernel: str, groups: int, moved: int, *arguments: object) -> Finding:
-        run: Callable[[], float] = partial(
-            bench.run_s, launch, kernel, groups, bench.group, *arguments
-        )
+        call = launch, kernel, groups, bench.group, *arguments
         times = [
-            min(run() for _ in range(bench.effort.tries)) for _ in range(bench.effort.repetitions)
+            min(bench.run_s(*call) for _ in range(effort.tries)) for _ in range(effort.repetitions)
         ]
         rate = summarize([moved / elapsed for elapsed in times], moved / min(times))
         said = f"{kernel}: {words * _WORD} byte, {groups} groups of {bench.group}"
@@ -342,7 +324,7 @@ def _measure_steps(
 ) -> Iterator[Finding]:
     """Measure the cycles of a step of a kernel's loop.
 
-    Its latency where one sub-group runs alone, by the first kernel; by the last one the cycles in
+    The first kernel gives its latency where one sub-group runs alone; the last one the cycles in
     which a compute unit that is full does the step of a sub-group.
     """
     launch = bench.load(source)
@@ -363,10 +345,7 @@ def _measure_steps(
 
 
 def chase_order(lines: int, seed: int = 0) -> NDArray[np.int32]:
-    """Return a cycle through all lines in random order: where the next word is, for each line.
-
-    Only the first word of each line is set.
-    """
+    """Return a random cycle through all lines: in the first word of each, where the next one is."""
     order = np.random.default_rng(seed).permutation(lines).astype(np.int32)
     following = np.zeros(lines * _LINE_WORDS, np.int32)
     following[order * _LINE_WORDS] = np.roll(order, -1) * _LINE_WORDS
@@ -390,34 +369,29 @@ def _measure_latency(bench: Bench) -> Iterator[Finding]:
     yield _judge("memory latency", latency, f"chase: a random cycle of {lines} lines", _LATENCY)
 
 
-def fit_transfer(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
-    """Fit the time of a transfer as start-up (s) plus size over bandwidth (byte/s)."""
-    slope, startup = np.polyfit(sizes, times, 1, w=1 / np.asarray(times))
-    return max(0.0, float(startup)), 1 / max(float(slope), 1e-15)
-
-
 def _measure_transfers(bench: Bench) -> Iterator[Finding]:
-    """Measure transfers from and to ordinary (pageable) memory of the host, by size."""
+    """Measure transfers from and to ordinary (pageable) memory of the host: start-up plus size."""
     session = bench.session
     sizes = [size for size in _TRANSFER_SIZES if size <= bench.array_bytes]
     host = np.zeros(sizes[-1], np.uint8)
     memory = session.allocate(sizes[-1])
+    copies: Mapping[str, Callable[[int], None]] = {
+        "h2d": lambda size: session.copy_in(memory, host[:size]),
+        "d2h": lambda size: session.copy_out(host[:size], memory),
+    }
 
-    def transfer_s(direction: str, size: int) -> float:
+    def time_copy(copy: Callable[[int], None], size: int) -> float:
         begin = bench.clock.now()
-        if direction == "h2d":
-            session.copy_in(memory, host[:size])
-        else:
-            session.copy_out(host[:size], memory)
+        copy(size)
         return bench.clock.now() - begin
 
-    for direction in ("h2d", "d2h"):
-        times = [min(transfer_s(direction, size) for _ in range(5)) for size in sizes]
-        _, spread = summarize([transfer_s(direction, sizes[-1]) for _ in range(3)])
-        startup_s, rate = fit_transfer(sizes, times)
+    for direction, copy in copies.items():
+        times = [min(time_copy(copy, size) for _ in range(5)) for size in sizes]
+        _, spread = summarize([time_copy(copy, sizes[-1]) for _ in range(3)])
+        slope, startup = map(float, np.polyfit(sizes, times, 1, w=1 / np.asarray(times)))
         said = f"copies of {sizes[0]} to {sizes[-1]} byte by the host's clock"
-        yield _judge(f"{direction} startup", (startup_s, spread), said, _SECONDS)
-        yield _judge(f"{direction} bandwidth", (rate, spread), said, _RATE)
+        yield _judge(f"{direction} startup", (max(0.0, startup), spread), said, _SECONDS)
+        yield _judge(f"{direction} bandwidth", (1 / max(slope, 1e-15), spread), said, _RATE)
 
 
 _PIPELINES = (
@@ -493,11 +467,10 @@ def characterize(
 def describe_device(device: Device, findings: Iterable[Finding]) -> described.DeviceParameters:
     """Write down what is known of a device: plausible findings, and what its driver says.
 
-    Constants of Hong & Kim and of Ma et al. follow from findings. An instruction is issued every
-    cycle of the fastest class; a memory instruction departs when the one before has been served: a
-    coalesced one as a whole, an uncoalesced one by transaction, one for each work item. A step of
-    Ma's machine is an operation of a core, of which a compute unit has as many as results of the
-    fastest class a cycle.
+    Of the constants of Hong & Kim: a memory instruction departs when the one before has been
+    served, a coalesced one as a whole, an uncoalesced one by transaction, one for each work item. A
+    step of Ma's machine is an operation of a core, of which a compute unit has as many as results
+    of the fastest class a cycle.
     """
     limits, units = device.limits, device.identity.compute_units
     lanes = max(1, limits.sub_group_size)

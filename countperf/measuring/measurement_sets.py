@@ -85,6 +85,9 @@ class MeasurementSet(text.Result, text.ShortRepr):
     ) -> MeasurementSet:
         """Make measurements of a table of times that were taken elsewhere.
 
+        Every line gets a remark that says so. A kernel that cannot be counted keeps its times, with
+        the reason among the remarks. A `TableError` names row and column of what is wrong.
+
         Parameters
         ----------
         table : DataFrame
@@ -95,24 +98,11 @@ class MeasurementSet(text.Result, text.ShortRepr):
         kernels : mapping from str to loopy.TranslationUnit or callable
             The kernels; or functions that build one from choices, whose arguments name columns.
         device : DeviceIdentity
-            What was measured; `countperf.measuring.tables.identity_elsewhere` makes one of what
-            is usually known.
+            What was measured; `countperf.measuring.tables.identity_elsewhere` makes one.
         source : str, optional
             Where the times come from; part of the protocol's name.
         ignore : sequence of str, optional
             Columns that are neither sizes nor choices.
-
-        Returns
-        -------
-        MeasurementSet
-            Every line has a remark that it was measured elsewhere; the environment is ``unknown``.
-            A kernel that cannot be counted keeps its times, with the reason among the remarks.
-
-        Raises
-        ------
-        TableError
-            A column is missing, or of no use; or a cell holds no kernel, size or time. Row and
-            column are named.
 
         Examples
         --------
@@ -137,18 +127,9 @@ class MeasurementSet(text.Result, text.ShortRepr):
     def read_file(cls, path: Path | str) -> MeasurementSet:
         """Read a measurement file, plain or compressed by gzip; a cut last line is left out.
 
-        Raises
-        ------
-        DocumentError
-            The file is missing, foreign or damaged; ``field`` holds line and path of the field,
-            such as ``line 12: $.samples_s[0][3]``.
+        The ``field`` of a `DocumentError` is such as ``line 12: $.samples_s[0][3]``.
         """
         return _parse_content(store.read_content(path), str(path))
-
-    @classmethod
-    def read_text(cls, text: str, *, path: Path | str | None = None) -> MeasurementSet:
-        """Parse the text of a measurement file; errors as in `read_file`."""
-        return cls.read_lines(text.removesuffix("\n").split("\n"), path=path)
 
     @classmethod
     def read_lines(cls, lines: Sequence[str], *, path: Path | str | None = None) -> MeasurementSet:
@@ -166,19 +147,18 @@ class MeasurementSet(text.Result, text.ShortRepr):
             lambda line, number: parse_line(line, number, path=path),
             path=path,
         )
-        for number, line in enumerate(entries, start=2):
-            if not isinstance(line, Resumption) and line.case in measured:
+        for number, entry in enumerate(entries, start=2):
+            if isinstance(entry, Resumption):
+                resumed.append(entry)
+            elif entry.case in measured:
                 field = f"line {number}: $.case"
-                said = f"{field}: {line.case} is measured in an earlier line; one has to hold"
+                said = f"{field}: {entry.case} is measured in an earlier line; one has to hold"
                 raise store.make_line_error(said, number, path=path, field=field)
-            match line:
-                case Measurement() as entry:
-                    failed.pop(entry.case, None)
-                    measured[entry.case] = entry
-                case FailedCase() as entry:
-                    failed[entry.case] = entry
-                case Resumption() as entry:
-                    resumed.append(entry)
+            elif isinstance(entry, FailedCase):
+                failed[entry.case] = entry
+            else:
+                failed.pop(entry.case, None)
+                measured[entry.case] = entry
         return cls(
             header=header,
             measurements=tuple(measured.values()),
@@ -257,10 +237,9 @@ class TimedSize(Part):
     def verdict(self) -> TimingVerdict:
         """Verdict of the measured time on the prediction.
 
-        ``inside``: the interval holds the measured time. ``noise``: it does not, but the
-        measurement's noise (`NOISE_DEVIATIONS` standard deviations) exceeds the distance, so that
-        nothing is said. ``outside``: the time is outside by more than that. ``no interval``: the
-        model tells none, and the difference from the prediction exceeds the noise.
+        ``noise``: the time is outside of the interval, but its noise (`NOISE_DEVIATIONS` standard
+        deviations) exceeds the distance. ``no interval``: the model tells none, and the difference
+        from the prediction exceeds the noise.
         """
         if self.predicted_s is None:
             return "no prediction"
@@ -318,9 +297,8 @@ class Timing(Document, text.Result):
     @property
     def runs(self) -> tuple[tuple[dict[str, int], float], ...]:
         """Parameters of each measured point, and its time, s."""
-        return tuple(
-            (dict(size.measurement.parameters), size.measurement.time_s) for size in self.sizes
-        )
+        measured = [size.measurement for size in self.sizes]
+        return tuple((dict(each.parameters), each.time_s) for each in measured)
 
     def runs_of(self, vector: PropertyVector) -> list[Measurement]:
         """Return the measurements, if they are of a kernel with certain counts."""
@@ -341,7 +319,12 @@ class Timing(Document, text.Result):
                 f" could not be counted in the {vector.view} view: time it with the statistics"
                 " that it needs to be counted"
             )
-        runs = [size.measurement for size in self.sizes if _agree(size.counts, wanted)]
+        runs = [
+            size.measurement
+            for size in self.sizes
+            if (shared := set(wanted) & set(size.counts))
+            and all(size.counts[view] == wanted[view] for view in shared)
+        ]
         if not runs:
             raise PredictionError(
                 f"the timing is of {self.kernel!r}, and kernel {vector.kernel!r} has other counts:"
@@ -351,11 +334,10 @@ class Timing(Document, text.Result):
 
     def lay_out(self) -> text.Printed:
         """Give measured and predicted times: sentences, a row for each size, and what to know."""
+        kept = ("parameters", "spread", "noise", "stable", "remarks")
         sizes: list[dict[str, Any]] = [
             {
-                **text.extract(
-                    size.measurement, "parameters", "spread", "noise", "stable", "remarks"
-                ),
+                **text.extract(size.measurement, *kept),
                 "measured_s": size.measurement.time_s,
                 **text.extract(size, "predicted_s", "interval_s", "verdict", "reason"),
             }
@@ -393,19 +375,15 @@ class Timing(Document, text.Result):
 
     def _say_verdicts(self) -> list[str]:
         """Say what measured times say of predicted ones, and how they came about."""
-        where, protocol, first = (
-            f"{self.kernel} on {self.device.slug}",
-            self.protocol,
-            self.sizes[0],
-        )
+        first = self.sizes[0]
         ratios = [s.measurement.time_s / s.predicted_s for s in self.sizes if s.predicted_s]
-        said = f"{where}: no prediction: {first.reason}"
+        said = f"no prediction: {first.reason}"
         if ratios:
             verdicts = Counter(size.verdict for size in self.sizes)
             counted = ", ".join(f"{number} {_VERDICTS[word]}" for word, number in verdicts.items())
             factor = math.exp(fmean(abs(math.log(ratio)) for ratio in ratios))
-            said = f"{where}: {counted}; off by a factor of {factor:.2f} on average"
-        lines = [said]
+            said = f"{counted}; off by a factor of {factor:.2f} on average"
+        lines = [f"{self.kernel} on {self.device.slug}: {said}"]
         if self.made_up:
             at = f" at {text.point_text(first.measurement.parameters)}" if self.sizes[1:] else ""
             lines.append(
@@ -414,13 +392,13 @@ class Timing(Document, text.Result):
             )
         rounds = sorted({len(size.measurement.samples_s) for size in self.sizes})
         number = "-".join(map(str, dict.fromkeys((rounds[0], rounds[-1]))))
-        how = (
-            f"warm caches, minimum of at most {protocol.runs - protocol.drops} runs in each of"
-            f" {number} round{'' if rounds == [1] else 's'}"
-        )
-        weights = text.weights_text(self.weights, self.device.slug)
-        by = f"; predicted by the {text.short_name(self.model)} model{weights}" if ratios else ""
-        return [*lines, how + by]
+        runs = self.protocol.runs - self.protocol.drops
+        how = f"warm caches, minimum of at most {runs} runs in each of {number} round"
+        how += "" if rounds == [1] else "s"
+        if ratios:
+            weights = text.weights_text(self.weights, self.device.slug)
+            how += f"; predicted by the {text.short_name(self.model)} model{weights}"
+        return [*lines, how]
 
     def _list_notes(self) -> list[str]:
         """Say what to know of single sizes, each text once."""
@@ -438,13 +416,9 @@ class Timing(Document, text.Result):
             at = text.point_text(failed.parameters)
             notes.setdefault(f"failed: {failed.reason}", []).append(at)
         lines = [f"{at[0] if len(at) == 1 else f'{len(at)} sizes'}: {t}" for t, at in notes.items()]
-        more = len(lines) - _MAX_NOTES
-        return [*lines[:_MAX_NOTES], *([f"... {more} more remarks"] if more > 0 else [])]
-
-
-def _agree(counts: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    shared = set(counts) & set(wanted)
-    return bool(shared) and all(counts[view] == wanted[view] for view in shared)
+        if (more := len(lines) - _MAX_NOTES) > 0:
+            lines[_MAX_NOTES:] = [f"... {more} more remarks"]
+        return lines
 
 
 def counts_digest(vector: PropertyVector) -> str:

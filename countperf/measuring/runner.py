@@ -7,7 +7,6 @@ import io
 import pickle
 import sys
 import zlib
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import (
@@ -52,12 +51,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _T = TypeVar("_T")
-_WARM_UP_S = 0.05
-"""Threads of a device that have slept, while a kernel was built or checked, wake up on one core.
-
-On two cores of a Zen 5, kernels of PoCL took 2 to 2.6 times as long for 10 to 20 ms, then 1.1 to
-1.3 times as long for another 20, as they did after 40 ms.
-"""
 
 BROAD = Protocol(
     name="broad",
@@ -66,30 +59,30 @@ BROAD = Protocol(
     drops=2,
     spread_limit=0.5,
     noise_limit=0.15,
+    # on two cores of a Zen 5, kernels of PoCL took up to 2.6 times as long for 40 ms, in which
+    # threads woke up on one core that had slept while a kernel was built or checked
+    warm_up_s=0.05,
     extra_rounds=2,
     separation_s=20.0,
     max_seconds=0.1,
-    warm_up_s=_WARM_UP_S,
 )
 """For hundreds of kernels. Rounds some time apart find out more about a case than runs in a row:
 other load on the machine can hold up all runs of a round without any spread among them.
 """
 
-QUICK = BROAD.changed(
-    name="quick",
-    rounds=2,
-    runs=7,
-    noise_limit=0.2,
-    extra_rounds=1,
-    separation_s=5.0,
-    max_seconds=0.3,
+QUICK = BROAD.with_values(
+    name="quick", rounds=2, runs=7, noise_limit=0.2, extra_rounds=1, separation_s=5, max_seconds=0.3
 )
 """For a first look."""
 
-TIMING = BROAD.changed(name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0)
+TIMING = BROAD.with_values(
+    name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0
+)
 """For one kernel of a user's at a few sizes (`countperf.time_kernel`), while they wait."""
 
-CALIBRATION = QUICK.changed(name="calibration", runs=6, drops=1, separation_s=4.0, max_seconds=0.1)
+CALIBRATION = QUICK.with_values(
+    name="calibration", runs=6, drops=1, separation_s=4.0, max_seconds=0.1
+)
 """For a device of which other devices say much already: many kernels rather than many runs."""
 
 
@@ -101,7 +94,7 @@ class Round:
     samples_s: tuple[float, ...]
     host_s: tuple[float, ...]
     cut_short: bool  # whether the protocol's time was up before its runs were done
-    disturbed: bool  # whether other programs kept the processor busy meanwhile
+    disturbed: bool = False  # whether other programs kept the processor busy meanwhile
 
 
 def time_round(run: Callable[[], RunTime], protocol: Protocol, now: Callable[[], float]) -> Round:
@@ -109,7 +102,7 @@ def time_round(run: Callable[[], RunTime], protocol: Protocol, now: Callable[[],
     warm = now() + protocol.warm_up_s
     while now() < warm:
         run()
-    ends = float("inf") if protocol.max_seconds is None else now() + protocol.max_seconds
+    ends = now() + (protocol.max_seconds or float("inf"))
     timings: list[RunTime] = []
     fewest = min(protocol.runs, protocol.drops + 2)
     while len(timings) < fewest or (len(timings) < protocol.runs and now() < ends):
@@ -118,11 +111,10 @@ def time_round(run: Callable[[], RunTime], protocol: Protocol, now: Callable[[],
         samples_s=tuple(timing.time_s for timing in timings),
         host_s=tuple(timing.host_s for timing in timings),
         cut_short=len(timings) < protocol.runs,
-        disturbed=False,
     )
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Repeats:
     """The rounds of a case in the course of a campaign."""
 
@@ -137,13 +129,11 @@ class Repeats:
         return [turn.samples_s for turn in self.rounds]
 
     @property
-    def counted(self) -> list[tuple[float, float]]:
-        """The runs that count: times by the timer and by the host's clock, s."""
-        return [
-            pair
-            for turn in self.rounds
-            for pair in list(zip(turn.samples_s, turn.host_s, strict=True))[self.protocol.drops :]
-        ]
+    def runs_that_count(self) -> list[tuple[float, float]]:
+        """Their times by the timer and by the host's clock, s."""
+        drops = self.protocol.drops
+        rounds = [(turn.samples_s[drops:], turn.host_s[drops:]) for turn in self.rounds]
+        return [pair for times in rounds for pair in zip(*times, strict=True)]
 
     def is_early(self) -> bool:
         """Tell whether the case has not all of the rounds that each case has."""
@@ -167,8 +157,7 @@ class RoundSchedule:
     """Rounds in the order in which they are to run.
 
     A case whose next round is due goes first, then cases that have not begun, then rounds that are
-    early since nothing else is left, and at last what was unstable, when it is due. So cases
-    finish one after another all along the campaign, and little is lost if it is interrupted.
+    early since nothing else is left, and at last what was unstable, when it is due.
     """
 
     def __init__(self, fresh: Iterable[Repeats]) -> None:
@@ -198,25 +187,25 @@ def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
 
     Cases of one kernel, which is built once, come together, in the order in which they are given.
     Where others use the machine too, its memory may become several times as fast or slow within an
-    hour. Measured family by family, that would be a difference between families; so it is noise.
+    hour: measured family by family, that would be a difference between families.
     """
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 
 
 Run = Callable[[], RunTime]
-
+# no power of two, so that arrays shift against cache lines' sets and pages alike
 _STEP_BYTES = 192
-"""No power of two, so that arrays shift against cache lines' sets and pages alike."""
-
 _PLACES = 2**12
 
 
-class CaseRunner(ABC):
-    """A runner of cases on a device; subclasses have the attributes, and define `loaded`."""
+class CaseRunner:
+    """A runner of cases on a device; subclasses define `check` and `load_case`."""
 
-    identity: DeviceIdentity
-    limits: DeviceLimits
-    clock: EventClock
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.identity: DeviceIdentity = device.identity
+        self.limits: DeviceLimits = device.limits
+        self.clock: EventClock = EventClock()
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels, as `Session.versions`."""
@@ -229,13 +218,16 @@ class CaseRunner(ABC):
         """
         return None
 
-    @abstractmethod
     def check(self, case: KernelCase) -> None:
         """Build the case's kernel and compare its numbers, once per kernel."""
+        raise NotImplementedError(case.name)
 
-    @abstractmethod
-    def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
-        """Put the case's arguments into fresh memory, and give what runs it once."""
+    def load_case(self, case: KernelCase) -> AbstractContextManager[Run]:
+        """Put the case's arguments into fresh memory, and give what runs it once.
+
+        Only the process that runs the case can; `apply` has a function called there.
+        """
+        raise NotImplementedError(case.name)
 
     def apply(self, function: Callable[..., _T], case: KernelCase, *more: Any) -> _T:
         """Call a function with the runner and a case, in the process that runs it."""
@@ -247,31 +239,27 @@ class CaseRunner(ABC):
 
     def time_round(self, case: KernelCase, protocol: Protocol) -> Round:
         """Put a case into memory, and run it as often as the protocol says."""
-        with self.loaded(case) as run:
-            self._neighbors.look()
+        with self.load_case(case) as run:
+            self._neighbors.are_busy()
             turn = time_round(run, protocol, self.clock.now)
-        return replace(turn, disturbed=self._neighbors.disturb(self._neighbors.look()))
+        return replace(turn, disturbed=self._neighbors.are_busy())
 
 
 class KernelRunner(CaseRunner):
     """Runs cases on a device."""
 
-    def __init__(self, session: Session, clock: EventClock | None = None, *, seed: int = 0) -> None:
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.device)
         self.session = session
-        self.device = session.device
-        self.identity = session.device.identity
-        self.limits = session.device.limits
-        self.clock: EventClock = clock or EventClock()
-        self._seed = seed
-        self._displacements = np.random.default_rng(seed)
+        self._displacements = np.random.default_rng(0)
         self._kernels: dict[str, DeviceKernel] = {}
         self._checked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
         self._drawn: tuple[object, dict[str, Any]] | None = None
 
     @classmethod
-    def open(cls, device: Device, clock: EventClock | None = None) -> KernelRunner:
+    def open(cls, device: Device) -> KernelRunner:
         """Open a device and return what runs cases on it."""
-        return cls(open_session(device), clock)
+        return cls(open_session(device))
 
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
@@ -282,10 +270,7 @@ class KernelRunner(CaseRunner):
         return time_of_others_s() if self.identity.device_type == "cpu" else None
 
     def check(self, case: KernelCase) -> None:
-        """Build a case's kernel and compare its numbers with the reference at small sizes.
-
-        Done once per kernel and check sizes.
-        """
+        """Build a kernel and compare its numbers with the reference, once per check sizes."""
         check_process(self.device.process, self.device.label)
         key = (case.kernel, tuple(sorted(case.check_parameters.items())))
         if key in self._checked:
@@ -299,18 +284,17 @@ class KernelRunner(CaseRunner):
             kernel.launch(bound.arguments)
             self.session.finish()
         with self._failing_as(WrongResultError, case, "cannot be compared with its reference"):
-            reference = case.reference
-            wanted = {} if reference is None else reference(inputs, case.check_parameters)
-        arrays = {array.name for array in kernel.arrays}
+            reference = case.reference or (lambda *_: {})
+            wanted = reference(inputs, case.check_parameters)
         for name, want in wanted.items():
-            if name not in arrays:
+            if name not in {array.name for array in kernel.arrays}:
                 message = f"{case.name}: the reference gives {name!r}, no array of the kernel"
                 raise WrongResultError(message, case=case.name)
             compare(case, name, bound.read(name), want)
         self._checked.add(key)
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         """Put a case's arguments into fresh memory, and give what runs it once.
 
         Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
@@ -320,9 +304,8 @@ class KernelRunner(CaseRunner):
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs_at_full_size(case, kernel)
-            held = self.session.allocate(
-                int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
-            )
+            held_bytes = int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
+            held = self.session.allocate(held_bytes)
             arguments = bind_arguments(
                 self.session, kernel, case.parameters, inputs, unchecked=case.unchecked
             ).arguments
@@ -344,14 +327,12 @@ class KernelRunner(CaseRunner):
     def _inputs(
         self, case: KernelCase, kernel: DeviceKernel, parameters: Mapping[str, int]
     ) -> dict[str, Any]:
-        seed = (self._seed, zlib.crc32((case.inputs or case.kernel).encode()))
-        rng = np.random.default_rng(seed)
+        seed = (0, zlib.crc32((case.inputs or case.kernel).encode()))
+        rng, bound = np.random.default_rng(seed), case.bound_arguments
         with self._failing_as(KernelBuildError, case, "gets no inputs"):
             if case.make_arguments is None:
-                return default_inputs(
-                    kernel, rng, parameters, case.bound_arguments, case.statistics
-                )
-            return {**case.bound_arguments, **case.make_arguments(rng, parameters)}
+                return default_inputs(kernel, rng, parameters, bound, case.statistics)
+            return {**bound, **case.make_arguments(rng, parameters)}
 
     def _inputs_at_full_size(self, case: KernelCase, kernel: DeviceKernel) -> dict[str, Any]:
         """Return a case's inputs; those that cases share are drawn once for all in a row."""
@@ -410,8 +391,8 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
 
 # --- in a process of its own
 #
-# A kernel that crashes or never ends costs its case alone: a process that is lost is replaced when
-# the next case needs one. Whole rounds are timed there, so that nothing is said between two runs.
+# A kernel that crashes or never ends costs its case alone: a process that is lost is replaced.
+# Whole rounds are timed there, so that nothing is said between two runs.
 
 LONGEST_S = 300.0
 """By default, what building and checking a kernel may take, or a round of its runs, s."""
@@ -422,22 +403,12 @@ _START_S = 60.0  # for a process to open the device, after which it is given up
 class ApartRunner(CaseRunner):
     """Runs cases in a process of its own; a context manager, which begins and ends the process."""
 
-    def __init__(
-        self,
-        device: Device,
-        clock: EventClock | None = None,
-        *,
-        longest_s: float = LONGEST_S,
-    ) -> None:
+    def __init__(self, device: Device, longest_s: float = LONGEST_S) -> None:
+        super().__init__(device)
         if not 0 < longest_s < float("inf"):
             message = f"longest_s is {longest_s}; it is a finite time in seconds, more than 0"
             raise ParameterError(message, parameter="longest_s")
-        self.device = device
-        self.identity = device.identity
-        self.limits = device.limits
-        self.clock: EventClock = clock or EventClock()
         self._longest_s = longest_s
-        self._opening = device.label, cloudpickle.dumps(self.clock)
         self._pool = Pool(1)
 
     def versions(self) -> dict[str, str]:
@@ -456,10 +427,6 @@ class ApartRunner(CaseRunner):
         """Call a function there, with the runner of the process and a case."""
         return self._call("run", function, case, *more)
 
-    def loaded(self, case: KernelCase) -> AbstractContextManager[Run]:
-        """Refuse to run a case from here, once at a time: `apply` has it run there."""
-        raise NotImplementedError(case.name)
-
     def _call(
         self, what: str, function: Callable[..., Any], case: KernelCase | None, *more: Any
     ) -> Any:
@@ -473,19 +440,15 @@ class ApartRunner(CaseRunner):
                 " reference",
                 case=name,
             ) from error
-        task = self._pool.submit_within(
-            self._longest_s, _answer, self._opening, function, content, *more
-        )
+        call = _answer, self.device.label, function, content, *more
         try:
-            printed, result, error = task.result()
+            printed, result, error = self._pool.submit_within(self._longest_s, *call).result()
         except WorkerLostError as lost:
             self._open()
             kernel = "" if case is None else f"kernel {case.kernel!r} is not {what}: "
             advice = f"; {option('longest_s')} gives it more" if lost.is_late else ""
-            raise MeasurementError(
-                f"{name}: {kernel}the process of its own was lost: {lost.reason}{advice}",
-                case=None if case is None else case.name,
-            ) from lost
+            message = f"{name}: {kernel}the process of its own was lost: {lost}{advice}"
+            raise MeasurementError(message, case=case and case.name) from lost
         sys.stderr.write(printed)
         if isinstance(error, DeviceLostError):
             self._pool.end()
@@ -498,7 +461,7 @@ class ApartRunner(CaseRunner):
 
     def _open(self) -> None:
         """Have the process open the device, while the caller does something else."""
-        self._pool.submit_within(_START_S, _open, *self._opening)
+        self._pool.submit_within(_START_S, _open, self.device.label)
 
     def __enter__(self) -> Self:
         self._open()
@@ -509,25 +472,20 @@ class ApartRunner(CaseRunner):
 
 
 def open_runner(
-    runner: CaseRunner | None,
-    device: str | Device | None,
-    clock: EventClock | None,
-    *,
-    longest_s: float = LONGEST_S,
+    runner: CaseRunner | None, device: str | Device | None, longest_s: float = LONGEST_S
 ) -> AbstractContextManager[CaseRunner]:
     """Give a runner, or one on a device in a process of its own for as long as it is needed."""
     if runner is not None:
         return nullcontext(runner)
-    chosen = device if isinstance(device, Device) else find_device(device)
-    return ApartRunner(chosen, clock, longest_s=longest_s)
+    return ApartRunner(device if isinstance(device, Device) else find_device(device), longest_s)
 
 
 # --- in the process
 
 
 @lru_cache(maxsize=1)
-def _open(label: str, clock: bytes) -> KernelRunner:
-    return KernelRunner.open(select_device(label, discover().devices), pickle.loads(clock))
+def _open(label: str) -> KernelRunner:
+    return KernelRunner.open(select_device(label, discover().devices))
 
 
 @lru_cache(maxsize=64)
@@ -536,14 +494,14 @@ def _unpack(content: bytes) -> KernelCase:
 
 
 def _answer(
-    opening: tuple[str, bytes], function: Callable[..., Any], content: bytes | None, *more: Any
+    label: str, function: Callable[..., Any], content: bytes | None, *more: Any
 ) -> tuple[str, Any, Exception | None]:
     """Return what code of the user's printed, and how a call ended."""
     printed, result, failure = io.StringIO(), None, None
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
             given = more if content is None else (_unpack(content), *more)
-            result = function(_open(*opening), *given)
+            result = function(_open(label), *given)
         except Exception as error:  # noqa: BLE001  it goes to the caller
             failure = error
     return printed.getvalue(), result, failure

@@ -1,13 +1,9 @@
 """Selection of the sizes to measure, by launch overhead, memory and time; a document of them.
 
 The smallest size of a kernel runs clearly longer than an empty launch takes, the largest fits into
-memory and into the time there is. So the same call serves a laptop and a large GPU. Decisions rest
-on measured times only and are the same whenever the clock shows the same.
-
-Source: Stevens and Klöckner, "A Unified, Hardware-Fitted, Cross-GPU Performance Model" (2016), for
-the first rule; they chose p by hand. A kernel without arrays does nothing but be launched, so for
-it the first rule cannot hold: there the largest size has to exceed the overhead, and the smallest
-shows it.
+memory and into the time there is. A kernel without arrays does nothing but be launched: there the
+largest size has to exceed the overhead. Source of the first rule: Stevens and Klöckner, "A Unified,
+Hardware-Fitted, Cross-GPU Performance Model" (2016); they chose p by hand.
 """
 
 from __future__ import annotations
@@ -35,8 +31,6 @@ _CLEAR_FACTOR = 10.0
 # a calibration's own runs: as many as these at most, and none after a run that is far too long
 _RUNS = 4
 _HOPELESS_FACTOR = 10
-_EMPTY_SOURCE = "KERNEL nothing(GLOBAL float *unused) { }"
-_EMPTY_GROUP = 64
 
 Sizable = Any
 """A kernel whose sizes are selected, as the catalogue's are: with family, variant, element type.
@@ -102,13 +96,9 @@ class SizeCalibration(Document):
 
     def cases(self, entries: Iterable[Sizable]) -> list[KernelCase]:
         """Make the cases of kernels at the chosen sizes."""
-        cases: dict[str, KernelCase] = {}
-        for entry in entries:
-            if (choice := self.choice(entry)) is not None:
-                for exponent in choice.exponents:
-                    case = entry.case(exponent)  # small sizes may be rounded up to the same
-                    cases.setdefault(case.name, case)
-        return list(cases.values())
+        chosen = [(entry, choice) for entry in entries if (choice := self.choice(entry))]
+        cases = [entry.case(exponent) for entry, choice in chosen for exponent in choice.exponents]
+        return [*{case.name: case for case in cases}.values()]  # some are rounded up to the same
 
 
 def _size_key(kernel: Sizable | SizeChoice) -> tuple[str, str, str]:
@@ -121,35 +111,27 @@ def measure_launch_overhead(
 ) -> RunTime:
     """Return the median times of the launch of a single group that does nothing."""
     clock = clock or EventClock()
-    launch = session.load(_EMPTY_SOURCE)
-    arguments = (session.allocate(4),)
-
-    def run() -> RunTime:
-        return clock.time_run(lambda: launch("nothing", 1, _EMPTY_GROUP, arguments))
-
-    timings = [run() for _ in range(runs)][runs // 4 :]
+    launch = session.load("KERNEL nothing(GLOBAL float *unused) { }")
+    call = "nothing", 1, 64, (session.allocate(4),)
+    timings = [clock.time_run(lambda: launch(*call)) for _ in range(runs)][runs // 4 :]
     return RunTime(
         time_s=median(timing.time_s for timing in timings),
         host_s=median(timing.host_s for timing in timings),
     )
 
 
-def memory_limit(limits: DeviceLimits, host_bytes: int | None) -> int:
-    """Return how large the arguments of a kernel may be together."""
-    bounds = [limits.max_allocation_bytes, limits.global_memory_bytes // 4]
-    if host_bytes is not None:
-        bounds.append(host_bytes // 4)
-    return max(1, min(bounds))
+def limit_memory(limits: DeviceLimits, host_bytes: int | None) -> int:
+    """Return how large the arguments of a kernel may be together, byte."""
+    bounds = [limits.global_memory_bytes, *([] if host_bytes is None else [host_bytes])]
+    return max(1, min(limits.max_allocation_bytes, *(bound // 4 for bound in bounds)))
 
 
-def measure_limits(
-    session: Session, clock: EventClock | None = None, **limits: float
-) -> SizeLimits:
+def measure_limits(session: Session, **limits: float) -> SizeLimits:
     """Find out what bounds the sizes on a device; others of the limits can be given."""
-    overhead = measure_launch_overhead(session, clock)
+    overhead = measure_launch_overhead(session)
     return SizeLimits(
         launch_overhead_s=max(overhead.time_s, overhead.host_s),
-        memory_bytes=memory_limit(session.device.limits, available_memory()),
+        memory_bytes=limit_memory(session.device.limits, available_memory()),
         **limits,
     )
 
@@ -166,7 +148,7 @@ def time_case(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple
 
 def _time_loaded(runner: CaseRunner, case: KernelCase, limits: SizeLimits) -> tuple[float, float]:
     began = runner.clock.now()
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         setup_s = runner.clock.now() - began
         first = run().time_s
         if first > _HOPELESS_FACTOR * limits.max_run_s:
@@ -272,18 +254,16 @@ def calibrate(
     time_of = partial(time_case, runner, limits=calibration.limits)
     for group in stepped(groups.values(), "choosing sizes"):
         entry = group[len(group) // 2]
-        lost: DeviceLostError | None = None
+        failure: Exception | None = None
         try:
             choice = choose_sizes(entry, time_of, calibration.limits)
         except (MeasurementError, DeviceLostError) as error:
-            choice = _make_choice(
-                entry, [(entry.exponents[0] + entry.exponent_steps[0], 0.0)], str(error)
-            )
-            if isinstance(error, DeviceLostError):
-                lost = error  # noted, so that the next process goes on behind it
+            failure = error  # noted, so that the next process goes on behind it
+            smallest = entry.exponents[0] + entry.exponent_steps[0]
+            choice = _make_choice(entry, [(smallest, 0.0)], str(error))
         calibration = calibration.model_copy(update={"choices": (*calibration.choices, choice)})
         if store is not None:
             calibration.write_file(store)
-        if lost is not None:
-            raise lost
+        if isinstance(failure, DeviceLostError):
+            raise failure
     return calibration

@@ -1,13 +1,9 @@
 """Measurements from times that a profiler, a cluster or a paper gave, or another tuner recorded.
 
-A table has a column ``kernel``, one of times, and one for each size or choice of a kernel; see
-`MeasurementSet.from_table`. In a file (.csv) commas separate columns, and lines that begin with
-``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5, ``process_cache``), a configuration that
-ran becomes a row of its parameters and its ``time``, ms. Either may be compressed by gzip.
-
-What a table does not say is marked and not guessed: lines carry the remark `ELSEWHERE`, the
-environment says `UNKNOWN`, and the noise of a single time is zero, so that a fit counts all cases
-the same.
+`MeasurementSet.from_table` says which columns a table has. In a file (.csv) commas separate them,
+and lines that begin with ``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5,
+``process_cache``), a configuration that ran becomes a row of its parameters and its ``time``, ms.
+The noise of a single time is zero, so that a fit counts all cases the same.
 """
 
 from __future__ import annotations
@@ -49,9 +45,8 @@ ELSEWHERE = "measured elsewhere; spread and noise are not known"
 UNKNOWN = "unknown"
 """Word for properties of an environment that nobody noted."""
 
+# columns that may hold the time, and their unit, s
 _SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
-"""Columns that may hold the time, and their unit, s."""
-
 _TEXTS = ("case", "family", "variant", "purpose")
 _FAILED_MS = 1e19  # Kernel Tuner wrote times of at least that for what failed
 _KINDS = (
@@ -86,8 +81,8 @@ def _read_table(text: str, path: Path | str) -> pd.DataFrame:
     return table.map(_parse_cell)
 
 
-def _parse_cell(cell: Any) -> bool | float | str | None:
-    """Return what a cell stands for: a number, ``true`` or ``false``, nothing, else the text."""
+def _parse_cell(cell: Any) -> bool | float | str:
+    """Return what a cell stands for: a number, ``true`` or ``false``, else the text."""
     for number in (int, float):
         with contextlib.suppress(ValueError):
             return number(cell)
@@ -118,13 +113,13 @@ def _read_cache(text: str, path: Path | str) -> pd.DataFrame:
     if not isinstance(parsed, dict) or "cache" not in parsed:
         raise make_file_error(f"no cache of Kernel Tuner; read are: {_KINDS}", path)
     content = validate(_Cache, parsed, path=path)
-    objectives = [content.objective] if isinstance(content.objective, str) else content.objective
+    names, objectives = content.tune_params_keys, content.objective
+    of_time = ("time", *([objectives] if isinstance(objectives, str) else objectives))
     times: list[dict[str, Any]] = []
     for key, row in content.cache.items():
-        measured = [row.get(name) for name in ("time", *objectives)]
-        if "__error__" in row or any(isinstance(value, str) for value in measured):
+        if "__error__" in row or any(isinstance(row.get(name), str) for name in of_time):
             continue
-        for name in (*content.tune_params_keys, "time"):
+        for name in (*names, "time"):
             if name not in row:
                 mend = ": tune with the objective time, or keep its field" if name == "time" else ""
                 raise make_file_error(f"$.cache[{key!r}] has no field {name!r}{mend}", path)
@@ -132,8 +127,7 @@ def _read_cache(text: str, path: Path | str) -> pd.DataFrame:
         if isinstance(time_ms, bool | list | dict) or (time_ms is not None and time_ms <= 0):
             raise make_file_error(f"$.cache[{key!r}].time is no time: {time_ms}", path)
         if time_ms is not None and time_ms < _FAILED_MS:
-            values = {name: row[name] for name in content.tune_params_keys}
-            times.append({**values, "milliseconds": time_ms})
+            times.append({**{name: row[name] for name in names}, "milliseconds": time_ms})
     if not times:
         raise make_file_error("$.cache has no configuration that ran", path)
     return pd.DataFrame(times)
@@ -171,11 +165,7 @@ def table_header(device: DeviceIdentity, source: str) -> Header:
 
 
 def lines_of_table(
-    table: pd.DataFrame,
-    kernels: Mapping[str, Any],
-    *,
-    ignore: Sequence[str],
-    caches: CountedCaches,
+    table: pd.DataFrame, kernels: Mapping[str, Any], *, ignore: Sequence[str], caches: CountedCaches
 ) -> tuple[Measurement, ...]:
     """Return a measurement for each row of a table."""
     columns = [str(column) for column in table.columns]
@@ -187,16 +177,16 @@ def lines_of_table(
         row = _TableRow(number, dict(zip(columns, values, strict=True)))
         if (name := row.cells["kernel"]) not in kernels:
             there = f"{option('kernels')} has {', '.join(map(repr, kernels)) or 'none'}"
-            raise row.error("kernel", f"no kernel is called {name!r}; {there}")
+            raise row.make_error("kernel", f"no kernel is called {name!r}; {there}")
         choice = {column: row.value(column) for column in _choices_of(kernels[name], columns)}
         key = (name, *choice.values())
         if key not in known:
             known[key] = _count_kernel(row, kernels[name], choice, caches)
-        line = _measurement(row, known[key], choice, time_column)
+        line = _make_measurement(row, known[key], choice, time_column)
         if line.case in lines:
             before = [*lines].index(line.case) + 1
             said = f"case {line.case} stands in row {before} already; keep one of them"
-            raise row.error("kernel", f"{said}, such as the smaller time")
+            raise row.make_error("kernel", f"{said}, such as the smaller time")
         lines[line.case] = line
         used |= {*choice, *line.parameters}
     for column in columns:
@@ -226,7 +216,7 @@ class _TableRow:
     number: int
     cells: Mapping[str, Any]
 
-    def error(self, column: str, message: str) -> TableError:
+    def make_error(self, column: str, message: str) -> TableError:
         """Make the error of a cell."""
         said = f"row {self.number}, column {column!r}: {message}"
         return TableError(said, row=self.number, column=column)
@@ -235,22 +225,22 @@ class _TableRow:
         """Return the value of a cell as plain Python."""
         needed = f"the kernel {self.cells['kernel']!r} needs it"
         if column not in self.cells:
-            raise self.error(column, f"the table has no such column, and {needed}; add it")
+            raise self.make_error(column, f"the table has no such column, and {needed}; add it")
         value = self.cells[column]
         value = value.item() if hasattr(value, "item") else value
         if value is None or value != value or str(value) == "<NA>":
-            raise self.error(column, f"nothing stands there, and {needed}")
+            raise self.make_error(column, f"nothing stands there, and {needed}")
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
     def size(self, column: str, held: range | None) -> int:
         """Return the value of a size, which the kernel's type of it holds."""
         value = self.value(column)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise self.error(column, f"{value!r} is no size; a natural number is wanted")
+            raise self.make_error(column, f"{value!r} is no size; a natural number is wanted")
         try:
             check_range(str(self.cells["kernel"]), column, value, held or range(2**63))
         except ParameterError as error:
-            raise self.error(column, str(error)) from error
+            raise self.make_error(column, str(error)) from error
         return value
 
     def seconds(self, column: str) -> float:
@@ -261,7 +251,7 @@ class _TableRow:
             value = math.nan
         if not (math.isfinite(value) and value > 0):
             said = f"{self.cells[column]!r} is no time; a positive number is wanted"
-            raise self.error(column, f"{said}: drop rows that were not measured")
+            raise self.make_error(column, f"{said}: drop rows that were not measured")
         return value
 
 
@@ -270,9 +260,9 @@ class _TableKernel(NamedTuple):
 
     unit: Any
     sizes: tuple[str, ...]
-    group_shape: tuple[int, int]
-    properties: dict[str, Any] | None
-    why_not: str
+    group_shape: tuple[int, int] = (0, 0)
+    properties: dict[str, Any] | None = None
+    why_not: str = ""
 
 
 def _is_builder(kernel: Any) -> bool:
@@ -280,15 +270,10 @@ def _is_builder(kernel: Any) -> bool:
     return callable(kernel) and not hasattr(kernel, "callables_table")
 
 
-def _choices_of(kernel: Any, columns: Collection[str]) -> tuple[str, ...]:
+def _choices_of(kernel: Any, columns: Collection[str]) -> list[str]:
     """Return the arguments of a function that a table has, or that it cannot do without."""
-    if not _is_builder(kernel):
-        return ()
-    return tuple(
-        name
-        for name, argument in inspect.signature(kernel).parameters.items()
-        if name in columns or argument.default is inspect.Parameter.empty
-    )
+    parameters = inspect.signature(kernel).parameters if _is_builder(kernel) else {}
+    return [n for n, p in parameters.items() if n in columns or p.default is p.empty]
 
 
 def _count_kernel(
@@ -304,11 +289,10 @@ def _count_kernel(
             unit = kernel(**choice)
         except Exception as error:  # whatever code of the user's raises
             said = f"the function {name!r} fails for {dict(choice)}: {describe_failure(error)}"
-            raise row.error("kernel", f"{said}; drop the row") from error
+            raise row.make_error("kernel", f"{said}; drop the row") from error
         if not hasattr(unit, "callables_table"):
             said = f"the function {name!r} returns no kernel, but {type(unit).__name__}"
-            raise row.error("kernel", said)
-    sizes = tuple(sorted(unit.default_entrypoint.all_params()))
+            raise row.make_error("kernel", said)
     try:
         vector = count_kernel(unit, view="structure", caches=caches)
         grids = [launch.grid.items for launch in PreparedKernel(unit).launches()]
@@ -316,19 +300,19 @@ def _count_kernel(
         why_not = f"not counted: {error}"
         if "Loopy generates no code for it" in why_not:  # such as groups of 0
             said = f"{why_not} for {dict(choice)}: it cannot have run; drop the row"
-            raise row.error("kernel", said) from error
-        return _TableKernel(unit, sizes, (0, 0), None, why_not)
+            raise row.make_error("kernel", said) from error
+        sizes = tuple(sorted(unit.default_entrypoint.all_params()))
+        return _TableKernel(unit, sizes, why_not=why_not)
     shapes = {tuple(items[axis] for axis in sorted(items)) for items in grids}
     first, second, *others = (*next(iter(shapes)), 1, 1)
     is_planar = len(shapes) == 1 and math.prod(others) == 1
     group_shape = (first, second) if is_planar else (0, 0)
-    return _TableKernel(unit, vector.parameters, group_shape, vector.to_document(), "")
+    return _TableKernel(unit, vector.parameters, group_shape, vector.to_document())
 
 
-def _measurement(
+def _make_measurement(
     row: _TableRow, kernel: _TableKernel, choice: Mapping[str, Any], time_column: str
 ) -> Measurement:
-    """Return the measurement of a row."""
     name = str(row.cells["kernel"])
     ranges = size_ranges(kernel.unit.default_entrypoint)
     sizes = {column: row.size(column, ranges.get(column)) for column in kernel.sizes}
@@ -338,7 +322,7 @@ def _measurement(
     texts = {column: str(row.cells[column]) for column in _TEXTS if column in row.cells}
     purpose: Any = texts.get("purpose", "measurement")
     if purpose not in PURPOSES:
-        raise row.error("purpose", f"{purpose!r} is none of {', '.join(PURPOSES)}")
+        raise row.make_error("purpose", f"{purpose!r} is none of {', '.join(PURPOSES)}")
     case = KernelCase(
         name=texts.get("case") or "/".join(filter(None, (name, variant, values))),
         kernel=name,

@@ -52,7 +52,7 @@ def with_known_classes(
             classes[name] = kernel_class(device, name)
         except DeviceParameterError as error:
             unknown[name] = error
-    return device.replaced(classes=classes), unknown
+    return device.with_values(classes=classes), unknown
 
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
@@ -139,4 +139,4 @@ def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DevicePara
         else kind
         for name, kind in device.classes.items()
     }
-    return device.replaced(classes=classes)
+    return device.with_values(classes=classes)

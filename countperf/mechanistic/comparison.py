@@ -1,8 +1,7 @@
 """Comparison of all models on one device's measurements.
 
 Every mechanistic model stands at two levels: ``published`` (constants of the device's document) and
-``scaled`` (all times by one factor, the median ratio on the measurement kernels). The fitted linear
-model stands beside them. Errors are those of the test kernels, which no level has seen.
+``scaled`` (all times by one factor, the median ratio on the measurement kernels).
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ LEVELS: tuple[CalibrationLevel, ...] = ("published", "scaled")
 _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
-
-_NAMED = 2  # reasons in a message
 
 Profiler = Callable[[Measurement], ProfiledKernel]
 
@@ -83,11 +80,7 @@ class Comparison(Document, text.Result):
     __str__ = text.Result.__str__
 
     def lay_out(self) -> text.Printed:
-        """Give a row per model and level: errors overall and by test kernel, then what is lacking.
-
-        Errors are geometric means of relative errors over the sizes of each test kernel. An empty
-        cell: the model does not predict the kernel.
-        """
+        """Give a row per model and level: errors overall and by kernel, then what is lacking."""
         rows: list[dict[str, Any]] = [
             {
                 "model": model.model,
@@ -161,7 +154,7 @@ def compare_models(
         reasons = [*dict.fromkeys(reason for reason in answers if isinstance(reason, str))]
         if answers and all(isinstance(answer, str) for answer in answers):
             raise FitError(
-                f"no model predicts the kernel on {device.slug}: {'; '.join(reasons[:_NAMED])};"
+                f"no model predicts the kernel on {device.slug}: {'; '.join(reasons[:2])};"
                 " 'countperf characterize --store device.json --output parameters.json' measures"
                 " what a device's document lacks, and parameters.json is read beside a campaign's"
                 " file"
@@ -191,8 +184,8 @@ def _judge(
     cases: Sequence[tuple[Measurement, ProfiledKernel]],
 ) -> ModelResult:
     predicted = [(measurement, time_of(model, kernel)) for measurement, kernel in cases]
-    learned = [(m, time_s) for m, time_s in predicted if m.purpose == "measurement"]
-    judged = [(m, time_s) for m, time_s in predicted if m.purpose != "measurement"]
+    learned = [each for each in predicted if each[0].purpose == "measurement"]
+    judged = [each for each in predicted if each[0].purpose != "measurement"]
     known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
     needed = predicted if level == "published" else learned
     if not any(isinstance(time_s, float) for _, time_s in needed):

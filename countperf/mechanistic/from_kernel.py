@@ -1,14 +1,7 @@
-"""From a Loopy kernel to its profile, and to the predictions of all models.
+"""From a Loopy kernel to its profile: what a sub-group executes, counted or declared.
 
-What a sub-group executes comes from `countperf.counting.programs` (counts, symbolic in the sizes)
-and `countperf.counting.expansion` (the dependency graph at given sizes). What Loopy does not know
-is declared: the registers of a work item, and where addresses are read from data, the lines that a
-sub-group touches.
-
-Conventions
------------
 - Counts are means over all sub-groups of a launch. A sub-group executes what at least one of its
-  work items does.
+  work items does. Address arithmetic and loop control are no part of the profile.
 - A *transaction* is a line of memory that a sub-group touches (``cache_line_bytes``; 128 bytes on
   NVIDIA devices that state none); traffic moves in sectors (32 bytes there). Nothing is taken to be
   cached.
@@ -18,7 +11,6 @@ Conventions
   2009, section 3.4.5).
 - ``total_flops`` counts fused operations twice, functions and powers once; ``work`` counts all
   operations, on integers too; ``ins_issued`` has one more issue for each line beyond the fewest.
-- Address arithmetic and loop control are no part of the profile, as they are not counted.
 """
 
 from __future__ import annotations
@@ -27,28 +19,17 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
-from countperf.counting.expansion import Expansion, expand_program
+from countperf.counting import programs as code
+from countperf.counting.expansion import expand_program
 from countperf.counting.keys import MemoryAccess, Operation
-from countperf.counting.programs import (
-    AccessCost,
-    KernelProgram,
-    MemoryShape,
-    Node,
-    access_cost,
-    kernel_programs,
-)
 from countperf.counting.size_parameters import SizeParameters, size_ranges
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, option
+from countperf.mechanistic import profile as base
 from countperf.mechanistic.classes import BARRIER
-from countperf.mechanistic.profile import (
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    ProfiledKernel,
-)
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
 from countperf.text import ShortRepr
 
@@ -64,32 +45,32 @@ _MOST_INSTRUCTIONS = 200_000
 """Instructions of all graphs of a work group together, beyond which one stands for all."""
 
 
-def memory_shape(device: DeviceParameters) -> MemoryShape:
+def memory_shape(device: DeviceParameters) -> code.MemoryShape:
     """Return how a device's memory is cut up."""
     if device.compute_capability is None:
         stated = device.require_int("cache_line_bytes", model="the kernel's profile")
-        return MemoryShape(line_bytes=stated, sector_bytes=stated)
+        return code.MemoryShape(line_bytes=stated, sector_bytes=stated)
     line = device.cache_line_bytes or _LINE_BYTES
     banks = _OLD_BANKS if device.compute_capability.startswith("1.") else _BANKS
-    return MemoryShape(line_bytes=line, sector_bytes=min(line, _SECTOR_BYTES), banks=banks)
+    return code.MemoryShape(line_bytes=line, sector_bytes=min(line, _SECTOR_BYTES), banks=banks)
 
 
 @dataclass(slots=True)
 class _Instruction:
     """A node of a statement, how often it is executed in a launch, and what it costs."""
 
-    node: Node
+    node: code.Node
     name: str
     mean: Fraction  # executions of a sub-group
     items: Fraction  # executions of all work items
-    cost: AccessCost | None
+    cost: code.AccessCost | None
 
 
 class ProgramAtSizes:
     """One device program of a kernel at given sizes."""
 
     def __init__(
-        self, program: KernelProgram, values: Mapping[str, int], profiler: KernelProfiler
+        self, program: code.KernelProgram, values: Mapping[str, int], profiler: KernelProfiler
     ) -> None:
         device = profiler.device
         self.program, self.values = program, values
@@ -101,33 +82,29 @@ class ProgramAtSizes:
         self.groups = int(program.grid.work_groups.evaluate(values))
         self.per_group = program.sub_groups_per_group(self.sub_group_size)
 
-    def profile(self, registers_per_work_item: int | None) -> KernelProfile:
+    def profile(self, registers_per_work_item: int | None) -> base.KernelProfile:
         """Return the profile of one launch."""
         items = self.program.grid.group_size * self.groups * self.launches
         barriers = Fraction(self.program.barriers.evaluate(self.values)) / items
         instructions = self._instructions()
         graphs, is_shortened = self._graphs({each.node: each.name for each in instructions})
-        alpha: dict[str, Fraction] = {}
+        every: dict[str, Fraction] = defaultdict(Fraction)
         for each in instructions:
-            alpha[each.name] = alpha.get(each.name, Fraction(0)) + each.mean
-        if barriers:
-            alpha[BARRIER] = barriers
-        alpha = {name: count for name, count in alpha.items() if count}
+            every[each.name] += each.mean
+        alpha = {name: count for name, count in {**every, BARRIER: barriers}.items() if count}
         if not alpha:
             message = f"program '{self.program.name}' executes nothing at {self.values}"
             raise ModelNotApplicableError(message, parameter="kernel")
         exact = sum(alpha.values())
         nearest = min(graphs, key=lambda graph: abs(len(graph.nodes) - exact))
         mean_length = Fraction(sum(len(graph.nodes) for graph in graphs), len(graphs))
-        is_memory = {name: name.startswith(("load.global", "store.global")) for name in alpha}
-        return KernelProfile(
+        memory = sum(n for k, n in alpha.items() if k.startswith(("load.global", "store.global")))
+        return base.KernelProfile(
             name=self.program.name,
             alpha={name: float(count) for name, count in alpha.items()},
             # local memory counts as computation (Hong & Kim 2009)
-            alpha_comp=float(
-                sum(n for name, n in alpha.items() if name != BARRIER and not is_memory[name])
-            ),
-            alpha_mem=float(sum(n for name, n in alpha.items() if is_memory[name])),
+            alpha_comp=float(exact - memory - barriers),
+            alpha_mem=float(memory),
             alpha_sync=float(barriers),
             idg=nearest,
             sub_group_idgs=tuple(graphs) if len(graphs) > 1 else None,
@@ -149,7 +126,7 @@ class ProgramAtSizes:
                 items = self.program.domains.executions(*guarded, self.program.grid)
                 cost = None
                 if mean and isinstance(node.key, MemoryAccess):
-                    cost = access_cost(
+                    cost = code.access_cost(
                         self.program,
                         statement,
                         node,
@@ -164,18 +141,13 @@ class ProgramAtSizes:
                 )
         return instructions
 
-    def _graphs(self, names: Mapping[Node, str]) -> tuple[list[InstructionGraph], bool]:
+    def _graphs(self, names: Mapping[code.Node, str]) -> tuple[list[base.InstructionGraph], bool]:
         """Return a graph of all sub-groups, or one of each; and whether they are no whole ones."""
-
-        def expand(number: int) -> Expansion:
-            size, most = self.sub_group_size, self.max_instructions
-            return expand_program(
-                self.program, self.values, sub_group_size=size, number=number, max_instructions=most
-            )
-
+        options = {"sub_group_size": self.sub_group_size, "max_instructions": self.max_instructions}
+        expand = partial(expand_program, self.program, self.values, **options)
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
         differ = any(self.program.depends_on_lane(position) for position in places)
-        first = expand(0)
+        first = expand(number=0)
         if not first.nodes and not differ:
             message = (
                 f"program '{self.program.name}': a typical work group executes nothing at "
@@ -185,9 +157,9 @@ class ProgramAtSizes:
         others = self.per_group - 1 if differ and not first.is_shortened else 0
         if others * len(first.nodes) > _MOST_INSTRUCTIONS:
             others = 0
-        expansions = [first, *(expand(number + 1) for number in range(others))]
+        expansions = [first, *(expand(number=number + 1) for number in range(others))]
         graphs = [
-            InstructionGraph(
+            base.InstructionGraph(
                 [BARRIER if node is None else names[node] for node in each.nodes], each.edges
             )
             for each in expansions
@@ -210,46 +182,41 @@ class ProgramAtSizes:
                 total["work"] += each.items
                 total["ins_cuda"] += mean
                 if key.type_name.startswith("f"):
-                    total["flops"] += each.items * _FLOPS.get(key.kind, 0)
+                    total["total_flops"] += each.items * _FLOPS.get(key.kind, 0)
             elif cost is not None and cost.lines:
                 size = self.sub_group_size * key.bits // 8
                 fewest = -(-size // self.shape.line_bytes)
                 total["lines"] += mean * cost.lines
                 total["ins_issued"] += mean * max(0, cost.lines - fewest)
                 total["asked"] += mean * size
-                total["moved"] += mean * cost.bytes_moved
+                total["gmem_bytes"] += mean * cost.bytes_moved
                 is_full = not self.splits_fully or cost.bytes_moved >= size
                 if cost.lines <= fewest and is_full:
-                    total["coalesced"] += mean
+                    total["alpha_mem_coal"] += mean
                 else:
                     lines = self.sub_group_size if self.splits_fully else cost.lines
-                    total["uncoalesced"] += mean
+                    total["alpha_mem_uncoal"] += mean
                     total["split"] += mean * lines
-        uncoalesced, sub_groups = total["uncoalesced"], self.groups * self.per_group
-        accesses = total["coalesced"] + uncoalesced
+        uncoalesced, sub_groups = total["alpha_mem_uncoal"], self.groups * self.per_group
+        accesses = total["alpha_mem_coal"] + uncoalesced
+        names = "alpha_mem_coal alpha_mem_uncoal gmem_bytes total_flops work ins_cuda ins_issued"
         return {
-            "alpha_mem_coal": float(total["coalesced"]),
-            "alpha_mem_uncoal": float(uncoalesced),
+            **{name: float(total[name]) for name in names.split()},
             "uncoal_per_mw": float(total["split"] / uncoalesced) if uncoalesced else 1.0,
             "load_bytes_per_sub_group": float(total["asked"] / accesses) if accesses else None,
-            "gmem_bytes": float(total["moved"]),
-            "total_flops": float(total["flops"]),
-            "total_bytes": float(total["moved"] * sub_groups),
-            "work": float(total["work"]),
+            "total_bytes": float(total["gmem_bytes"] * sub_groups),
             "transactions": float(total["lines"] * sub_groups),
-            "ins_cuda": float(total["ins_cuda"]),
-            "ins_issued": float(total["ins_issued"]),
         }
 
 
-def _class_name(key: Operation | MemoryAccess, cost: AccessCost | None) -> str:
+def _class_name(key: Operation | MemoryAccess, cost: code.AccessCost | None) -> str:
     if isinstance(key, Operation):
         return f"{key.kind}.{key.type_name}" + (f".{key.function}" if key.function else "")
     name = f"{key.direction}.{key.address_space}.{key.bits}"
     return f"{name}.x{float(cost.excess):.4g}" if cost is not None and cost.excess > 1 else name
 
 
-def _depth(graph: InstructionGraph) -> int:
+def _depth(graph: base.InstructionGraph) -> int:
     """Return the instructions on the longest chain."""
     depths = [1] * len(graph.nodes)
     for source, target in graph.edges:  # sorted by source: all that a source waits for is done
@@ -265,7 +232,7 @@ MAX_INSTRUCTIONS = 20_000
 class KernelProfiler(ShortRepr):
     """A Loopy kernel on a device: gives its profile at any sizes."""
 
-    programs: tuple[KernelProgram, ...]  # its device programs
+    programs: tuple[code.KernelProgram, ...]  # its device programs
     device: DeviceParameters  # gives the size of sub-groups and lines
     # declared, for all device programs or by their names
     registers_per_work_item: int | Mapping[str, int] | None = None
@@ -275,8 +242,9 @@ class KernelProfiler(ShortRepr):
     lines: Mapping[str, float] = field(default_factory=dict[str, float])
     max_instructions: int = MAX_INSTRUCTIONS  # longest graph of a sub-group
     metrics: tuple[KernelMetrics, ...] = ()  # what a profiler measured, in the place of counts
+    note: str = ""  # where instructions come from, if not from Loopy
 
-    def at(self, parameters: Mapping[str, Any], /) -> ProfiledKernel:
+    def at(self, parameters: Mapping[str, Any], /) -> base.ProfiledKernel:
         """Return profile and launch at parameter values."""
         if len(self.programs) != 1:
             names = ", ".join(program.name for program in self.programs)
@@ -291,12 +259,12 @@ class KernelProfiler(ShortRepr):
 
     def launches_at(
         self, parameters: Mapping[str, Any], /
-    ) -> tuple[tuple[ProfiledKernel, int], ...]:
+    ) -> tuple[tuple[base.ProfiledKernel, int], ...]:
         """Return profile and launch of each device program, and how often it is launched."""
         domains = self.programs[0].domains
         sizes = SizeParameters.of(domains.kernel, domains.sizes, domains.defaults)
         values = sizes.checked(parameters, held=size_ranges(domains.kernel))
-        launches: list[tuple[ProfiledKernel, int]] = []
+        launches: list[tuple[base.ProfiledKernel, int]] = []
         for program in self.programs:
             at_sizes = ProgramAtSizes(program, values, self)
             if not at_sizes.launches or not at_sizes.groups:
@@ -304,20 +272,22 @@ class KernelProfiler(ShortRepr):
             registers = self.registers_per_work_item
             if isinstance(registers, Mapping):
                 registers = registers.get(program.name)
-            # where registers limit nothing (on a CPU), they don't matter
-            limited = self.device.registers_per_compute_unit is not None
-            profile = at_sizes.profile(registers if limited else None)
+            if self.device.registers_per_compute_unit is None:  # as on a CPU
+                registers = None
+            profile = at_sizes.profile(registers)
             # a CPU core takes one group at a time where local memory is cache
-            is_core = self.device.max_groups_per_compute_unit == 1
-            is_cache = is_core and self.device.local_bytes_per_compute_unit is None
-            only = 1 if is_cache and profile.local_bytes_per_group else None
-            launch = LaunchConfiguration(
+            core = (
+                self.device.max_groups_per_compute_unit,
+                self.device.local_bytes_per_compute_unit,
+            )
+            only = 1 if core == (1, None) and profile.local_bytes_per_group else None
+            launch = base.LaunchConfiguration(
                 work_items_per_group=program.grid.group_size,
                 num_groups=at_sizes.groups,
                 occupancy=self.occupancy,
                 active_groups=self.active_groups or only,
             )
-            profiled = ProfiledKernel(profile, launch)
+            profiled = base.ProfiledKernel(profile, launch)
             if self.metrics:
                 profiled = with_measured(profiled, self.metrics, self.device)
             launches.append((profiled, at_sizes.launches))
@@ -331,33 +301,25 @@ class KernelProfiler(ShortRepr):
         """Name of the kernel."""
         return self.programs[0].kernel.name
 
-    @property
-    def note(self) -> str:
-        """Where instructions come from, if not from Loopy."""
-        return ""
-
 
 def profile_kernel(
     kernel: Any,
     device: DeviceParameters,
     *,
     statistics: Mapping[str, Any] | None = None,
-    contract: bool = True,
     **options: Any,
 ) -> KernelProfiler:
     """Profile a Loopy kernel for the mechanistic models; options are fields of the profiler."""
-    programs = kernel_programs(kernel, statistics=statistics, contract=contract)
+    found = code.kernel_programs(kernel, statistics=statistics)
     given = {name: value for name, value in options.items() if value is not None}
-    return KernelProfiler(programs=programs, device=device, **given)
+    return KernelProfiler(programs=found, device=device, **given)
 
 
-def require_registers(kernel: ProfiledKernel, device: DeviceParameters) -> None:
+def require_registers(kernel: base.ProfiledKernel, device: DeviceParameters) -> None:
     """Refuse a launch whose occupancy depends on registers that nobody declared or measured."""
     profile, launch = kernel.profile, kernel.launch
-    is_known = (launch.occupancy, launch.active_groups) != (None, None)
-    if is_known or profile.registers_per_work_item is not None:
-        return
-    if device.registers_per_compute_unit is not None:
+    known = (launch.occupancy, launch.active_groups, profile.registers_per_work_item)
+    if known == (None,) * 3 and device.registers_per_compute_unit is not None:
         nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
         message = (
             f"kernel '{profile.name}': its occupancy on {device.slug} depends on the registers of a"

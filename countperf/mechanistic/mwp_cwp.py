@@ -1,10 +1,10 @@
 r"""MWP-CWP: warps whose memory requests overlap against warps that compute meanwhile.
 
 `MwpCwpCycles` is the whole model of Hong & Kim (2009), doi:10.1145/1555754.1555775, for a device
-without caches. `restate_cycles` is its restatement for one compute unit by Lemeire, Cornelis &
-Konstantinidis, in costs and latencies; `correct_cycles` is their MWP-CWP*, which starts from the
-time that one sub-group takes alone. Equation numbers are those of the respective source; (1), (3)
-and (4) of Hong & Kim are (23), (24) and (22) without ``rep``.
+without caches. `MwpCwpRun` is its restatement for one compute unit by Lemeire, Cornelis &
+Konstantinidis, in costs and latencies, and their MWP-CWP*, which starts from the time that one
+sub-group takes alone. Equation numbers are those of the respective source; (1), (3) and (4) of Hong
+& Kim are (23), (24) and (22) without ``rep``.
 
 Accesses to local memory count as computations, and so do barriers, which are issued like them (27
 computations in the paper's example, 6 of them barriers): a profile that states instructions by kind
@@ -131,11 +131,7 @@ class MwpCwpCycles:
 
 
 def _advise(case: Case, *, more_sub_groups: bool, coalescing: bool = False) -> str:
-    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2).
-
-    Of a case that memory bounds, Eq. (5) says what limits MWP: the sub-groups that are resident,
-    their departure delay, or the bandwidth.
-    """
+    """Say what shortens the terms that bound a case (Hong & Kim, section 3.2 and Eq. (5))."""
     if case == "occupancy":
         return (
             "too few sub-groups are resident to hide memory: more of them help, and fewer memory"
@@ -198,63 +194,40 @@ class MwpCwpModel(base.MechanisticModel):
 
 
 class MwpCwpRun:
-    """Cycles of a run, that is of the concurrent sub-groups of a compute unit."""
+    """Cycles of a run, that is of the concurrent sub-groups of a compute unit.
+
+    As restated, Lemeire et al., Eq. (15)-(16), (26)-(28); the printed conditions leave the tie
+    MWP = CWP below the occupancy open; it is taken as bound by memory, as Hong & Kim do. Where the
+    cycles of one sub-group alone are given, by MWP-CWP*: the longest of the three cases.
+    """
 
     def __init__(
-        self, system: TwoSubsystems, occupancy: float, case: Case, parts: dict[str, float]
+        self, system: TwoSubsystems, occupancy: float, latency_app: float | None = None
     ) -> None:
-        self.mwp, self.cwp, _ = _find_parallelism(system)
-        self.case: Case = case  # what bounds the run
-        self.parts = parts  # cycles by part
-        self.cpr = float(sum(parts.values()))  # cycles of the run
-        self.wpc = occupancy / self.cpr  # sub-groups per cycle
-
-
-def restate_cycles(system: TwoSubsystems, occupancy: float) -> MwpCwpRun:
-    """Return the cycles of a run by the restated model.
-
-    Lemeire et al., Eq. (15)-(16), (26)-(28). The printed conditions leave the tie MWP = CWP below
-    the occupancy open; it is taken as bound by memory, as Hong & Kim do.
-    """
-    mwp, cwp, comp_p = _find_parallelism(system)
-    if occupancy <= min(mwp, cwp):  # Eq. (28)
-        parts = {
-            "latency": system.alpha_mem * system.latency_mem,
-            "compute": system.alpha_comp * system.cpi_comp + comp_p * (occupancy - 1),
+        comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp  # Eq. (22)
+        self.mwp = system.latency_mem / system.cpi_mem  # Eq. (15)
+        self.cwp = system.latency_mem / comp_p + 1  # Eq. (16)
+        mwp, alone = self.mwp, {"compute": comp_p * (occupancy - 1)}
+        if latency_app is None:  # Eq. (28)
+            alone["latency"] = system.alpha_mem * system.latency_mem
+            alone["compute"] += system.alpha_comp * system.cpi_comp
+        else:
+            mwp, alone["latency"] = min(mwp, occupancy), latency_app
+        memory = system.alpha_mem * occupancy * system.cpi_mem
+        busy = system.alpha_comp * system.cpi_comp * occupancy
+        cases: dict[Case, dict[str, float]] = {
+            "occupancy": alone,
+            "memory": {"memory": memory, "compute": comp_p * mwp},  # Eq. (26), (29)
+            "compute": {"compute": busy, "latency": system.latency_mem},  # Eq. (27)
         }
-        return MwpCwpRun(system, occupancy, "occupancy", parts)
-    case: Case = "memory" if mwp <= cwp else "compute"
-    return MwpCwpRun(system, occupancy, case, _find_parts(system, occupancy, mwp)[case])
-
-
-def correct_cycles(system: TwoSubsystems, occupancy: float, latency_app: float) -> MwpCwpRun:
-    """Return the cycles of a run by MWP-CWP*: the longest of the three cases."""
-    mwp, _, comp_p = _find_parallelism(system)
-    candidates: dict[Case, dict[str, float]] = {
-        "occupancy": {"latency": latency_app, "compute": comp_p * (occupancy - 1)},
-        **_find_parts(system, occupancy, min(mwp, occupancy)),
-    }
-    case: Case = max(candidates, key=lambda name: sum(candidates[name].values()))  # ties: the first
-    return MwpCwpRun(system, occupancy, case, candidates[case])
-
-
-def _find_parallelism(system: TwoSubsystems) -> tuple[float, float, float]:
-    """Return MWP, Eq. (15), CWP, Eq. (16), and the cycles of a computation period, Eq. (22)."""
-    comp_p = system.alpha_comp / system.alpha_mem * system.cpi_comp
-    return system.latency_mem / system.cpi_mem, system.latency_mem / comp_p + 1, comp_p
-
-
-def _find_parts(
-    system: TwoSubsystems, occupancy: float, mwp: float
-) -> dict[Case, dict[str, float]]:
-    """Return the terms of Eq. (26), (29) and of Eq. (27)."""
-    _, _, comp_p = _find_parallelism(system)
-    memory = system.alpha_mem * occupancy * system.cpi_mem
-    busy = system.alpha_comp * system.cpi_comp * occupancy
-    return {
-        "memory": {"memory": memory, "compute": comp_p * mwp},
-        "compute": {"compute": busy, "latency": system.latency_mem},
-    }
+        self.case: Case = "memory" if self.mwp <= self.cwp else "compute"  # what bounds the run
+        if latency_app is not None:
+            self.case = max(cases, key=lambda name: sum(cases[name].values()))  # ties: the first
+        elif occupancy <= min(self.mwp, self.cwp):
+            self.case = "occupancy"
+        self.parts = cases[self.case]  # cycles by part
+        self.cpr = float(sum(self.parts.values()))  # cycles of the run
+        self.wpc = occupancy / self.cpr  # sub-groups per cycle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,12 +246,10 @@ class RestatedMwpCwpModel(base.MechanisticModel):
         device, model = self.device, self.model
         system = two_subsystems(kernel.profile, device, model=model)
         geometry = launch_geometry(kernel, device)
-        occupancy = geometry.occupancy
+        occupancy, latency = geometry.occupancy, None
         if self.variant == "corrected":
             latency = latency_alone(kernel.profile, device, model=model)
-            run = correct_cycles(system, occupancy, latency)
-        else:
-            run = restate_cycles(system, occupancy)
+        run = MwpCwpRun(system, occupancy, latency)
         return self._at_rate(
             run.wpc,
             geometry.total_sub_groups,

@@ -14,24 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError, option
 from countperf.mechanistic.profile import ProfiledKernel, check_positive, check_whole
-from countperf.text import (
-    Printed,
-    Result,
-    ShortRepr,
-    columns_of,
-    extract,
-    format_percent,
-    point_text,
-)
 
 _MODEL = "occupancy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Residency(ShortRepr):
+class Residency(text.ShortRepr):
     """Work groups and sub-groups that are resident on a compute unit."""
 
     active_groups: int  # groups resident on a compute unit
@@ -93,11 +85,11 @@ def resident_groups(
     active = limits[limiter]
     if active == 0:
         parameter = {"registers": "registers_per_work_item", "local": "local_bytes_per_group"}
-        message = (
+        raise ParameterError(
             f"device {device.slug!r}: not even one group of {items} work items fits"
-            f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it"
+            f" on a compute unit (limited by: {limiter}); make the group smaller or use less of it",
+            parameter=parameter.get(limiter, "work_items_per_group"),
         )
-        raise ParameterError(message, parameter=parameter.get(limiter, "work_items_per_group"))
     return Residency(
         active_groups=active,
         limits=limits,
@@ -118,10 +110,9 @@ def resident_groups_of(kernel: ProfiledKernel, device: DeviceParameters) -> Resi
 
 
 def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
-    """Return the numbers of resident groups that more local memory for each group leaves.
+    """Return by number of resident groups the least local memory, beside its own, that leaves it.
 
-    For each number, the least that a group gets beside its own. On some devices, the most that a
-    group can have leaves several groups.
+    On some devices, the most that a group can have leaves several groups.
     """
     own, total = kernel.profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
     units = device.require_int("num_compute_units", model=_MODEL)
@@ -137,11 +128,7 @@ def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict
 
 
 def launch_geometry(kernel: ProfiledKernel, device: DeviceParameters) -> LaunchGeometry:
-    """Derive what one compute unit sees of a launch.
-
-    An occupancy that the launch states wins; so does a number of active groups. The concurrent
-    groups are then those nearest below the stated occupancy, at least one.
-    """
+    """Derive what one compute unit sees of a launch; what this states of its occupancy wins."""
     launch = kernel.launch
     sub_groups = launch.sub_groups_per_group(device.require_int("sub_group_size", model=_MODEL))
     on_unit = -(-launch.num_groups // device.require_int("num_compute_units", model=_MODEL))
@@ -202,7 +189,7 @@ def _check_most(value: float, name: str, most: int | None) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOccupancy(ShortRepr):
+class ProgramOccupancy(text.ShortRepr):
     """Occupancy of one device program."""
 
     program: str  # its name
@@ -212,7 +199,7 @@ class ProgramOccupancy(ShortRepr):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KernelOccupancy(Result):
+class KernelOccupancy(text.Result):
     """Occupancy of a kernel on a device, program by program."""
 
     kernel: str  # the kernel's name, the device's slug
@@ -220,9 +207,9 @@ class KernelOccupancy(Result):
     parameters: Mapping[str, int]  # values of the size parameters
     programs: tuple[ProgramOccupancy, ...]  # one for each device program that is launched
 
-    __repr__ = Result.__str__
+    __repr__ = text.Result.__str__
 
-    def lay_out(self) -> Printed:
+    def lay_out(self) -> text.Printed:
         """Give for each program what is resident, and what each resource allows."""
         rows: list[dict[str, Any]] = [
             {
@@ -237,10 +224,10 @@ class KernelOccupancy(Result):
             for program in self.programs
         ]
         shown = " ".join(name for name in rows[0] if not name.startswith("groups["))
-        return Printed(
+        return text.Printed(
             head=[write_heading(self)],
             rows=rows,
-            columns=columns_of(shown) | columns_of("occupancy", format_percent),
+            columns=text.columns_of(shown) | text.columns_of("occupancy", text.format_percent),
             notes=[
                 f"{program.program}: at most {program.residency.active_groups} groups, since the"
                 " registers of a work item are not known; state them"
@@ -248,7 +235,7 @@ class KernelOccupancy(Result):
                 for program in self.programs
                 if program.is_bound
             ],
-            facts=extract(self, "kernel", "device", "parameters"),
+            facts=text.extract(self, "kernel", "device", "parameters"),
             name="programs",
         )
 
@@ -270,5 +257,5 @@ def program_occupancy(kernel: ProfiledKernel, device: DeviceParameters) -> Progr
 
 def write_heading(of: Any) -> str:
     """Name kernel, device and sizes of answers or of an occupancy."""
-    sizes = ", ".join(["", point_text(of.parameters)]) if of.parameters else ""
+    sizes = ", ".join(["", text.point_text(of.parameters)]) if of.parameters else ""
     return f"{of.kernel} on {of.device}{sizes}"

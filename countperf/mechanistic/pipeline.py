@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -143,7 +144,7 @@ class Simulation:
         self.slots = [(0, "")] * min(workload.concurrent_groups, self.groups)
         self.left = [self.each_group] * self.groups
         self.ends = [(0, "")] * self.groups  # last result of a group, and its class
-        self.stalled: dict[str, int] = {}
+        self.stalled: Counter[str] = Counter()
         self.arrived: dict[int, list[int]] = {}  # sub-groups that wait at a barrier, by group
         # results of each sub-group: when they are there, and None where a barrier is open
         self.finish: dict[int, list[int | None]] = {}
@@ -153,8 +154,12 @@ class Simulation:
         self.instructions = self.groups * self.each_group
         self.sub_groups = self.groups * self.size
         # share of the cycles in which a subsystem was occupied
+        busy: Counter[int] = Counter()  # ticks for which a group occupies each subsystem
+        for program in self.programs:
+            for cpi, unit in zip(program.cpi, program.unit, strict=True):
+                busy[unit] += cpi
         self.fill = {
-            name: self.groups * self._count_busy_ticks(number) / max(self.end, 1)
+            name: self.groups * busy[number] / max(self.end, 1)
             for number, name in enumerate(self.subsystems)
         }
         # cycles between starts of instructions in which no sub-group was ready, by the class of
@@ -163,11 +168,6 @@ class Simulation:
         # sub-groups and instructions per cycle; ``inf`` where no result takes any time
         self.wpc = self.sub_groups / self.cycles if self.cycles else math.inf
         self.ipc = self.instructions / self.cycles if self.cycles else math.inf
-
-    def _count_busy_ticks(self, subsystem: int) -> int:
-        """Return the ticks for which a group occupies a subsystem."""
-        starts = (zip(each.cpi, each.unit, strict=True) for each in self.programs)
-        return sum(cpi for program in starts for cpi, unit in program if unit == subsystem)
 
     def _run(self) -> None:
         """Simulate until every instruction has started."""
@@ -183,7 +183,7 @@ class Simulation:
             else:
                 self._start(*chosen)
         last, cause = max(self.ends)
-        self._stall(cause, last - self.now)
+        self.stalled[cause] += last - self.now
 
     def _launch_groups(self) -> None:
         while self.launched < self.groups and self.slots and self.slots[0][0] <= self.now:
@@ -216,11 +216,8 @@ class Simulation:
             events.append(self.slots[0])
         then, cause = min(events)
         if is_stalled:
-            self._stall(cause, then - self.now)
+            self.stalled[cause] += then - self.now
         self.now = then
-
-    def _stall(self, cause: str, ticks: int) -> None:
-        self.stalled[cause] = self.stalled.get(cause, 0) + ticks
 
     def _start(self, number: int, unit: int) -> None:
         program, group = self.programs[number % self.size], number // self.size
@@ -245,10 +242,8 @@ class Simulation:
                 for other in woken:
                     results = self.finish[other]
                     latency = self.programs[other % self.size].latency[len(results) - 1]
-                    results[-1] = self.now + latency
-                    self.ends[group] = max(
-                        self.ends[group], (self.now + latency, program.name[node])
-                    )
+                    results[-1] = end = self.now + latency
+                    self.ends[group] = max(self.ends[group], (end, program.name[node]))
         if not self.left[group]:
             self.end = max(self.end, self.ends[group][0])
             heappush(self.slots, self.ends[group])
@@ -282,11 +277,7 @@ class PipelineModel(base.MechanisticModel):
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
-        """Estimate the time of one launch.
-
-        The breakdown has the time for which the busiest subsystem (or the issue of instructions)
-        is occupied, and the rest as latency; the larger part is what bounds the time.
-        """
+        """Estimate the time of one launch: what is busiest, and the rest as latency."""
         clock_hz, profile = self.constant("clock_hz"), kernel.profile
         geometry = launch_geometry(kernel, self.device)
         graphs = profile.sub_group_idgs or (profile.require("idg", model=self.model),)
@@ -330,11 +321,10 @@ def _simulate_waves(workload: Workload) -> tuple[Simulation, float]:
 
 
 def _find_busiest(run: Simulation, workload: Workload) -> tuple[base.Bound, float]:
-    shares: dict[base.Bound, float] = {}
+    shares = dict.fromkeys(_KINDS, 0.0)
     for entry in workload.classes.values():
-        kind: base.Bound = entry.kind
-        shares[kind] = max(shares.get(kind, 0.0), run.fill[entry.subsystem])
+        shares[entry.kind] = max(shares[entry.kind], run.fill[entry.subsystem])
     if workload.issue_limit is not None:
         shares["issue"] = run.ipc / workload.issue_limit
-    kind = max((name for name in _KINDS if name in shares), key=lambda name: shares[name])
+    kind = max(_KINDS, key=shares.__getitem__)
     return kind, min(1.0, shares[kind])

@@ -1,10 +1,11 @@
 """Predictions of a Loopy kernel by all mechanistic models in one call, ranked by their validity.
 
 Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
-kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `published_error` is their mean over the
-GPUs and those kernels that have barriers, as the kernel at hand, or that have none. In Table 12 the
-columns of WFG and the corrected MWP-CWP are exchanged (``docs/evidence/papers.md``), which is
-undone here. For GPUs of compute capability 1.x, Hong & Kim print 13.3 %, a mean over six kernels.
+kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `ModelAnswers.published_error` is their
+mean over the GPUs and those kernels that have barriers, as the kernel at hand, or that have none.
+In Table 12 the columns of WFG and the corrected MWP-CWP are exchanged
+(``docs/evidence/papers.md``), which is undone here. For GPUs of compute capability 1.x, Hong & Kim
+print 13.3 %, a mean over six kernels.
 """
 
 from __future__ import annotations
@@ -149,12 +150,17 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
 
     def published_error(self, model: str) -> float | None:
         """Return the mean error that was published of a model for such kernels and devices."""
-        return published_error(model, self.described, has_barriers=self.has_barriers)
+        capability = self.described.compute_capability
+        if capability is None:
+            return None
+        is_old = capability.startswith("1.")
+        known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
+        return known[model][0 if self.has_barriers else 1] if model in known else None
 
     def ranked(self) -> list[str]:
-        """Return the models by validity; those below their roof, and without an answer, are last.
+        """Return the models by published error, then by what they leave out.
 
-        The smallest published error is first; of models without one, what leaves out least.
+        Those below their roof, and those without an answer, are last.
         """
 
         def place(name: str) -> tuple[bool, bool, float, int]:
@@ -169,47 +175,28 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         return sorted(self.answers, key=place)
 
     def lay_out(self) -> text.Printed:
-        """Give a row per model: time, bound, what it ignores, what it lacks; then how to mend that.
-
-        All models are ranked by validity, see `ranked`. Below stand stalls by cause, and what
-        MWP-CWP says of the kernel. In JSON a model has ``rank``, and ``time_s``, ``bound``,
-        ``breakdown_s``, ``stalls_s``, ``advice``, ``results`` and ``ignored``, or ``lacks`` and
-        ``reason``.
-        """
+        """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
         ranked = self.ranked()
         is_ranked = len(self) == len(_MODELS)
-        errors = [answer for answer in self.values() if isinstance(answer, Exception)]
-        rows: list[dict[str, Any]] = []
-        facts: dict[str, dict[str, Any]] = {name: {"rank": 1 + ranked.index(name)} for name in self}
-        for name in ranked if is_ranked else self:
-            answer, error = self[name], self.published_error(name)
-            row: dict[str, Any] = dict.fromkeys(_ANSWER_COLUMNS, "") | {"model": name, "reason": ""}
-            if isinstance(answer, Exception):
-                reason = {"lacks": lacking_input(answer), "reason": str(answer)}
-                row |= dict.fromkeys(("time_s", "bound", "published_error")) | reason
-                facts[name] |= reason
-            else:
-                row |= {
-                    "time_s": float(answer.time_s),
-                    "bound": answer.bound,
-                    "published_error": error if is_ranked else None,
-                    "caveat": "below its roof" if self.is_below_roof(name) else "",
-                    "ignores": ", ".join(answer.ignored),
-                    **{f"{part}_s": float(time_s) for part, time_s in answer.breakdown.items()},
-                }
-                facts[name] |= {
-                    **text.extract(answer, "time_s", "bound", "advice", "ignored"),
-                    "breakdown_s": answer.breakdown,
-                    "stalls_s": answer.stalls,
-                    "results": {
-                        n: value if math.isfinite(value) else None
-                        for n, value in answer.results.items()
-                    },
-                    "published_error": error,
-                    "roof_s": self.roofs_s.get(name),
-                    "below_roof": self.is_below_roof(name),
-                }
-            rows.append(row)
+        facts: dict[str, dict[str, Any]] = {
+            name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self
+        }
+        rows = [
+            {
+                "model": name,
+                "time_s": of.get("time_s"),
+                "bound": of.get("bound"),
+                "published_error": of.get("published_error") if is_ranked else None,
+                "caveat": "below its roof" if of.get("below_roof") else "",
+                "ignores": ", ".join(of.get("ignored", ())),
+                "lacks": of.get("lacks", ""),
+                "reason": of.get("reason", ""),
+                **{f"{part}_s": float(each) for part, each in of.get("breakdown_s", {}).items()},
+            }
+            for name in (ranked if is_ranked else self)
+            for of in [facts[name]]
+        ]
+        reasons = [of["reason"] for of in facts.values() if "reason" in of]
         said: dict[str, list[str]] = {}  # the same text once
         for name, prediction in self.predictions.items():
             said.setdefault(_describe_advice(prediction), []).append(name)
@@ -218,21 +205,31 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             rows=rows,
             columns=_ANSWER_COLUMNS,
             notes=[
-                *([self.note] if self.note else []),
+                *filter(None, [self.note]),
                 *(f"measured: {name} ({where})" for name, where in self.measured.items()),
                 *([self._describe_ranking()] if is_ranked else []),
-                *(
-                    text.wrap_note(f"{', '.join(by)}: {advice}")
-                    for advice, by in said.items()
-                    if advice
-                ),
-                *dict.fromkeys(map(text.wrap_note, errors)),
+                *(text.wrap_note(f"{', '.join(by)}: {what}") for what, by in said.items() if what),
+                *map(text.wrap_note, dict.fromkeys(reasons)),
             ],
             facts={
                 **text.extract(self, "kernel", "device", "parameters", "measured", "note"),
                 "models": facts,
             },
         )
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """Return what JSON has of a model's answer."""
+        answer = self[name]
+        if isinstance(answer, Exception):
+            return {"lacks": lacking_input(answer), "reason": str(answer)}
+        finite = {n: v if math.isfinite(v) else None for n, v in answer.results.items()}
+        return {
+            **text.extract(answer, "time_s", "bound", "advice", "ignored"),
+            **{"breakdown_s": answer.breakdown, "stalls_s": answer.stalls, "results": finite},
+            "published_error": self.published_error(name),
+            "roof_s": self.roofs_s.get(name),
+            "below_roof": self.is_below_roof(name),
+        }
 
     def _describe_ranking(self) -> str:
         if all(self.published_error(name) is None for name in self):
@@ -258,16 +255,6 @@ def _describe_advice(of: MechanisticPrediction) -> str:
     largest = sorted((each for each in shares if each[0] >= 0.01), reverse=True)[:3]
     parts = [f"{cause} {text.format_share(share)}" for share, cause in largest]
     return f"stalls waiting for {', '.join(parts)}" if parts else ""
-
-
-def published_error(model: str, device: DeviceParameters, *, has_barriers: bool) -> float | None:
-    """Return the mean error of a model that was published for such kernels and devices, if any."""
-    capability = device.compute_capability
-    if capability is None:
-        return None
-    is_old = capability.startswith("1.")
-    known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
-    return known[model][0 if has_barriers else 1] if model in known else None
 
 
 def lacking_input(error: ParameterError | DeviceParameterError) -> str:
@@ -314,10 +301,7 @@ def answers_of(
 def answer_or_error(
     predict: Callable[[], MechanisticPrediction], unknown: Mapping[str, DeviceParameterError]
 ) -> Answer:
-    """Return a prediction, or the error that says what it lacks.
-
-    `unknown` says of classes of instructions what could stand in for them.
-    """
+    """Return a prediction, or the error that says what it lacks or what could stand in for it."""
     try:
         return predict()
     except DeviceParameterError as error:
@@ -353,13 +337,10 @@ def choose_models(models: ModelChoice) -> list[str]:
 
 
 def build_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
-    """Build the chosen models for a device that states the costs of a kernel's instructions.
-
-    Where it states none of barriers, they are free, but for the simulation, which needs them.
-    """
+    """Build models for a device; barriers of no known cost are free, but for the simulation."""
     free = device
     if BARRIER not in device.classes:
-        free = device.replaced(classes={**device.classes, BARRIER: _FREE_BARRIER})
+        free = device.with_values(classes={**device.classes, BARRIER: _FREE_BARRIER})
     return [
         _MODELS[name](device=device if name == PipelineModel.name else free)
         for name in choose_models(models)
@@ -376,8 +357,12 @@ def _predict_launches(
     for position, (profiled, number) in enumerate(launches):
         if not isinstance(model, RooflineModel | ByteRooflineModel):
             require_registers(profiled, profiler.device)
-        if isinstance(model, PipelineModel):
-            profiled = _shorten_graph(model, profiler, profiled, values, position)
+        graph = profiled.profile.idg
+        if isinstance(model, PipelineModel) and graph is not None:
+            most = _find_longest_graph(profiled, model.device)
+            if len(graph.nodes) > most:
+                shorter = replace(profiler, max_instructions=most)
+                profiled = shorter.launches_at(values)[position][0]
         parts.append((model.predict(profiled, values), number))
     if len(parts) == 1 and parts[0][1] == 1:
         return replace(parts[0][0], kernel=profiler.kernel)
@@ -401,21 +386,8 @@ def _add_up(parts: Iterable[tuple[Mapping[str, Any], int]]) -> dict[str, Any]:
     return largest_first(total)
 
 
-def _shorten_graph(
-    model: PipelineModel,
-    profiler: KernelProfiler,
-    profiled: ProfiledKernel,
-    values: Mapping[str, Any],
-    position: int,
-) -> ProfiledKernel:
-    """Return the kernel with a graph so short that its simulation takes seconds at most."""
-    graph = profiled.profile.idg
-    if graph is None:
-        return profiled
-    geometry = launch_geometry(profiled, model.device)
+def _find_longest_graph(profiled: ProfiledKernel, device: DeviceParameters) -> int:
+    """Return how many instructions a graph may have for its simulation to take seconds at most."""
+    geometry = launch_geometry(profiled, device)
     waves = min(3, -(-geometry.groups_on_compute_unit // geometry.concurrent_groups))
-    most = int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy))
-    if len(graph.nodes) <= most:
-        return profiled
-    shorter = replace(profiler, max_instructions=max(1, most))
-    return shorter.launches_at(values)[position][0]
+    return max(1, int(_SIMULATED_INSTRUCTIONS / (waves * geometry.occupancy)))

@@ -26,27 +26,23 @@ from countperf.text import ShortRepr
 def check_positive(value: float, name: str) -> float:
     """Return a number that must be positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        message = f"{name} must be positive and finite, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be positive and finite, not {value}", parameter=name)
     return value
 
 
 def check_not_negative(value: float, name: str) -> float:
-    """Return a number that must be finite and not negative; errors as in `check_positive`."""
+    """Return a number that must be finite and not negative."""
     if not (math.isfinite(value) and value >= 0):
-        message = f"{name} must be finite and not negative, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be finite and not negative, not {value}", parameter=name)
     return value
 
 
 def check_whole(value: int, name: str, *, least: int = 1) -> int:
     """Return a number that must be whole and at least some bound."""
     if isinstance(value, bool) or not isinstance(value, Integral):
-        message = f"{name} must be a whole number, not {value!r}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be a whole number, not {value!r}", parameter=name)
     if value < least:
-        message = f"{name} must be at least {least}, not {value}"
-        raise ParameterError(message, parameter=name)
+        raise ParameterError(f"{name} must be at least {least}, not {value}", parameter=name)
     return value
 
 
@@ -168,10 +164,7 @@ class KernelProfile(ShortRepr):
     def count_of(
         self, kind: InstructionKind, device: DeviceParameters, *, model: str = "the model"
     ) -> float:
-        """Return the instructions of one kind: ``alpha_comp``, ``alpha_mem`` or ``alpha_sync``.
-
-        The field wins where it is given; else the counts of the classes of that kind are added up.
-        """
+        """Return the instructions of a kind: the field where it is given, else a sum of counts."""
         by_kind = {"compute": self.alpha_comp, "memory": self.alpha_mem, "barrier": self.alpha_sync}
         if (own := by_kind[kind]) is not None:
             return own
@@ -332,10 +325,7 @@ class MechanisticModel(ABC):
         stalls: Mapping[str, float] = MappingProxyType({}),
         advice: str = "",
     ) -> TimeEstimate:
-        """Turn a throughput, sub-groups per cycle, into the time of all, in proportion to parts.
-
-        `stalls` have the unit of `parts`.
-        """
+        """Turn sub-groups per cycle into the time of all; stalls have the unit of parts."""
         wpc_of_all = check_positive(wpc, "wpc") * self.constant("num_compute_units")
         time_s = total_sub_groups / (wpc_of_all * self.constant("clock_hz"))
         scale = time_s / sum(parts.values())
@@ -349,14 +339,12 @@ class MechanisticModel(ABC):
         )
 
     def _find_unused_inputs(self, profile: KernelProfile) -> set[str]:
-        ignored: set[str] = set()
+        classes = self.device.classes
         names = {*profile.alpha, *(profile.idg.nodes if profile.idg is not None else ())}
-        kinds = {self.device.classes[name].kind for name in names if name in self.device.classes}
-        if "barrier" in kinds or profile.alpha_sync:
-            ignored.add("barriers")
-        if profile.sub_group_idgs is not None and len(set(profile.sub_group_idgs)) > 1:
-            ignored.add("divergence")
-        cost = self.device.classes.get("barrier")
+        kinds = {classes[name].kind for name in names if name in classes}
+        has_barriers = "barrier" in kinds or bool(profile.alpha_sync)
+        there = {"barriers": has_barriers, "divergence": len({*(profile.sub_group_idgs or ())}) > 1}
+        cost = classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
         charged = self.charges - {"barriers"} if is_free else self.charges
-        return ignored - charged
+        return {name for name, is_there in there.items() if is_there} - charged

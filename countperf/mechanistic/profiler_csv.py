@@ -1,10 +1,8 @@
 """Values that Nsight Compute measured of a kernel, in the place of counted ones.
 
 Read is a table of ``ncu --csv``: one metric a line, or one launch a line (``--page raw``). Values
-of instances (``--print-metric-instances``) are left out. Launches of other sizes, and on other
-devices, stay apart. `_SOURCES` lists the fields of a profile and the metrics that give them.
-``dram_ratio`` is DRAM's bytes over the counted ones; costs of global memory follow from it where it
-is above 1 (`countperf.mechanistic.classes`).
+of instances (``--print-metric-instances``) are left out. `_SOURCES` lists the fields of a profile
+and the metrics that give them.
 """
 
 from __future__ import annotations

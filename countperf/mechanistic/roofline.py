@@ -41,8 +41,7 @@ class Roof:
     """Throughput that the subsystems of a compute unit allow."""
 
     wpc: float  # sub-groups per cycle
-    bound: str  # the subsystem that bounds it, or ``"issue"``
-    kind: base.Bound  # what that is
+    kind: base.Bound  # what bounds it
     # cycles per sub-group by subsystem, in the order in which ties are decided
     busy: Mapping[str, float]
 
@@ -66,13 +65,12 @@ def roof(counts: Mapping[str, float], device: DeviceParameters) -> Roof:
     ordered = sorted(per_class, key=lambda name: (_KIND_ORDER.index(kind_of[name]), name))
     busy = {name: sum(per_class[name].values()) for name in ordered}
     if not any(busy.values()):
-        message = "the kernel has no work: all busy cycles are zero"
-        raise ParameterError(message, parameter="alpha")
+        raise ParameterError("the kernel has no work: all busy cycles are zero", parameter="alpha")
     if device.issue_limit is not None:
         busy["issue"], kind_of["issue"] = sum(counts.values()) / device.issue_limit, "issue"
     most = max(busy.values())
     bound = next(name for name, cycles in busy.items() if cycles >= most * (1 - _TIE))
-    return Roof(wpc=1 / most, bound=bound, kind=kind_of[bound], busy=busy)
+    return Roof(wpc=1 / most, kind=kind_of[bound], busy=busy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +122,7 @@ class ByteRooflineModel(base.MechanisticModel):
 
 
 def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -> float:
-    """Return the cycles of one sub-group alone, from its instructions and dependencies.
-
-    In-order issue in program order, every subsystem a pipeline, no issue limit. Two instructions of
-    different subsystems may start in the same cycle.
-    """
+    """Return the cycles of one sub-group alone, issued in order: every subsystem is a pipeline."""
     free: dict[str, float] = {}
     finish: list[float] = []
     last = 0.0
@@ -141,22 +135,15 @@ def latency_from_graph(graph: base.InstructionGraph, device: DeviceParameters) -
     return max(finish)
 
 
-def latency_from_counts(counts: Mapping[str, float], device: DeviceParameters) -> float:
-    """Return the cycles of one sub-group alone without any parallelism: an upper value."""
-    return sum(
-        count * device.require_class(name, model="volkov").known_latency
-        for name, count in counts.items()
-    )
-
-
 def latency_alone(
     profile: base.KernelProfile, device: DeviceParameters, *, model: str = "volkov"
 ) -> float:
-    """Return the cycles of one sub-group alone: from its graph, else from counts."""
+    """Return the cycles of one sub-group alone: from its graph, else without any parallelism."""
     if profile.idg is not None:
         latency = latency_from_graph(profile.idg, device) * profile.repetitions()
     elif profile.alpha:
-        latency = latency_from_counts(profile.alpha, device)
+        costs = {name: device.require_class(name, model="volkov") for name in profile.alpha}
+        latency = sum(count * costs[name].known_latency for name, count in profile.alpha.items())
     else:
         message = (
             f"kernel {profile.name!r}: {model} needs idg or alpha, to derive latency_app from;"
@@ -215,29 +202,11 @@ class TwoSubsystems:
                 message = f"{name} is 0: the model balances two subsystems, the kernel uses one"
                 raise ModelNotApplicableError(message, parameter=name)
 
-    @property
-    def wpc_roof(self) -> float:
-        """Sub-groups per cycle that the busier subsystem allows."""
-        return 1 / max(self.cpi_comp * self.alpha_comp, self.cpi_mem * self.alpha_mem)
-
-
-def transit_throughput(system: TwoSubsystems, occupancy: float) -> float:
-    r"""Return the throughput in closed form, sub-group/cycle.
-
-    Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
-    \Lambda_{comp} \alpha_{comp})`, and never above either roof.
-    """
-    latency = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
-    return min(system.wpc_roof, occupancy / latency)
-
 
 def two_subsystems(
     profile: base.KernelProfile, device: DeviceParameters, *, model: str
 ) -> TwoSubsystems:
-    """Merge the classes of a kernel into one computation and one memory instruction.
-
-    Counts add up; costs are the means weighted with the counts. Barriers are left out.
-    """
+    """Merge the classes of a kernel, but for barriers, by weighted means of their costs."""
     cpi_comp, latency_comp = profile.mean_cost("compute", device, model=model)
     cpi_mem, latency_mem = profile.mean_cost("memory", device, model=model)
     return TwoSubsystems(
@@ -257,15 +226,23 @@ class TransitModel(base.MechanisticModel):
     name: ClassVar[str] = "transit"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
-        """Estimate the time of one launch."""
+        r"""Estimate the time of one launch.
+
+        Lemeire et al., Eq. (13) below both roofs: :math:`\omega / (\Lambda_{mem} \alpha_{mem} +
+        \Lambda_{comp} \alpha_{comp})`, and never above either roof.
+        """
         geometry = launch_geometry(kernel, self.device)
         system = two_subsystems(kernel.profile, self.device, model=self.model)
-        wpc = transit_throughput(system, geometry.occupancy)
-        kind: base.Bound = "memory"
-        waiting = geometry.occupancy - wpc * system.alpha_comp * system.latency_comp
-        if system.alpha_comp * system.cpi_comp >= system.alpha_mem * system.cpi_mem:
-            kind, waiting = "compute", wpc * system.alpha_mem * system.latency_mem
-        share = wpc / system.wpc_roof
+        busy_comp, busy_mem = system.cpi_comp * system.alpha_comp, system.cpi_mem * system.alpha_mem
+        computing, waiting = (
+            system.latency_comp * system.alpha_comp,
+            system.latency_mem * system.alpha_mem,
+        )
+        top = 1 / max(busy_comp, busy_mem)
+        wpc = min(top, geometry.occupancy / (computing + waiting))
+        share = wpc / top
+        kind: base.Bound = "compute" if busy_comp >= busy_mem else "memory"
+        waits = wpc * waiting if kind == "compute" else geometry.occupancy - wpc * computing
         return self._at_rate(
             wpc,
             geometry.total_sub_groups,
@@ -273,7 +250,7 @@ class TransitModel(base.MechanisticModel):
             {kind: share, "latency": 1 - share},
             {
                 "occupancy": geometry.occupancy,
-                "waiting": waiting,
-                "computing": geometry.occupancy - waiting,
+                "waiting": waits,
+                "computing": geometry.occupancy - waits,
             },
         )

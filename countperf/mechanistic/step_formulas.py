@@ -15,19 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from itertools import chain, pairwise
 from math import lcm
 
 from countperf.counting.programs import KernelProgram
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ModelNotApplicableError, ParameterError
-from countperf.mechanistic.from_kernel import (
-    MAX_INSTRUCTIONS,
-    KernelProfiler,
-    memory_shape,
-    require_registers,
-)
-from countperf.mechanistic.occupancy import program_occupancy
+from countperf.mechanistic import from_kernel as profiling
+from countperf.mechanistic.occupancy import resident_groups_of
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.mechanistic.tmm import StepBound, Term
 from countperf.symbolic.isl_sets import guards_of
@@ -91,11 +87,9 @@ class StepFormulas(Result):
     def bound(self, n: int) -> StepBound:
         """Return the steps at a size, Eq. (1) of each program, and the term that gives most."""
         self.described.require("latency_steps", model="tmm")
+        terms = (self.terms(program).items() for program in self.programs)
         largest: list[tuple[Fraction, Term]] = [
-            max(
-                (Fraction(t.evaluate({self.size: n})), name) for name, t in self.terms(each).items()
-            )
-            for each in self.programs
+            max((Fraction(t.evaluate({self.size: n})), name) for name, t in of) for of in terms
         ]
         return StepBound(steps=float(sum(steps for steps, _ in largest)), which=max(largest)[1])
 
@@ -169,10 +163,7 @@ class StepFormulas(Result):
 
 
 def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
-    """Return where a label changes over multiples of a step, with what it becomes.
-
-    Beyond the first 256 multiples, changes within 2 % of each other may be missed.
-    """
+    """Return where a label changes over multiples of a step; of close changes some are missed."""
     sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
     while sizes[-1] < _LARGEST:
         sizes.append(int(sizes[-1] * _RATIO) // step * step)
@@ -195,17 +186,17 @@ def growth(formula: QuasiPolynomial) -> QuasiPolynomial:
 
 
 def step_formulas(
-    profiler: KernelProfiler, held: Mapping[str, int], *, label: str = ""
+    profiler: profiling.KernelProfiler, held: Mapping[str, int], *, label: str = ""
 ) -> StepFormulas:
     """Return the formulas of a kernel in the size that is not held at a value."""
     counts, device = _Counts(profiler, held), profiler.device
     cores = device.require_int("cores_per_compute_unit", model="tmm")
     units = device.require_int("num_compute_units", model="tmm")
     programs: list[ProgramSteps] = []
-    for number, (profiled, times) in enumerate(counts.at(0)):
-        require_registers(profiled, device)
-        resident = profiled.launch.active_groups
-        resident = resident or program_occupancy(profiled, device).residency.active_groups
+    for number, (profiled, times) in enumerate(counts.at(0, 1)):
+        profiling.require_registers(profiled, device)
+        active = profiled.launch.active_groups
+        resident = active or resident_groups_of(profiled, device).active_groups
         programs.append(
             ProgramSteps(
                 name=profiled.profile.name,
@@ -232,7 +223,7 @@ def step_formulas(
 class _Counts:
     """Counts of a kernel at multiples of what its free size is cut into."""
 
-    def __init__(self, profiler: KernelProfiler, held: Mapping[str, int]) -> None:
+    def __init__(self, profiler: profiling.KernelProfiler, held: Mapping[str, int]) -> None:
         self.profiler, self.held = profiler, held
         domains = profiler.programs[0].domains
         free = sorted(domains.sizes - held.keys() - domains.defaults.keys())
@@ -261,7 +252,7 @@ class _Counts:
             self.first += 1
             if self.first > _LAST_FIRST:
                 raise self._refusal(f"counts are no polynomials: they change at {differ[0]} = 0")
-        self._launches: dict[tuple[int, int], tuple[tuple[ProfiledKernel, int], ...]] = {}
+        self.at = cache(self._launch)
 
     def _changes(self, guard: QuasiPolynomial) -> bool:
         """Return whether a condition is another one where the size is far larger."""
@@ -278,12 +269,10 @@ class _Counts:
         )
         return ModelNotApplicableError(message, parameter="parameters")
 
-    def at(self, point: int, longest: int = 1) -> tuple[tuple[ProfiledKernel, int], ...]:
+    def _launch(self, point: int, longest: int) -> tuple[tuple[ProfiledKernel, int], ...]:
         """Return launches so many multiples beyond the first, with graphs up to a length."""
-        if (point, longest) not in self._launches:
-            sampled, sizes = replace(self.profiler, max_instructions=longest), self._sizes(point)
-            self._launches[point, longest] = sampled.launches_at({**self.held, **sizes})
-        return self._launches[point, longest]
+        sampled = replace(self.profiler, max_instructions=longest)
+        return sampled.launches_at({**self.held, **self._sizes(point)})
 
     def formula(self, number: int, field: str) -> QuasiPolynomial:
         """Return a count of all launches of a program as a polynomial; refuse what is none."""
@@ -292,11 +281,8 @@ class _Counts:
         return found
 
     def find_formula(self, number: int, field: str) -> QuasiPolynomial | None:
-        """Return the polynomial through counts, if two further ones confirm it.
-
-        There is none of spans where graphs of sub-groups are too long.
-        """
-        longest = MAX_INSTRUCTIONS if field == "span" else 1
+        """Return the polynomial through counts, if two further ones confirm it."""
+        longest = profiling.MAX_INSTRUCTIONS if field == "span" else 1
         steps = QuasiPolynomial.name(self.size) / self.multiple - self.first
         result, basis, is_confirmed = ZERO, ONE, False
         differences: list[Fraction] = []  # of all orders, of the last counts
@@ -328,9 +314,9 @@ def _counts(program: KernelProgram) -> Iterator[PiecewiseQuasiPolynomial]:
             yield program.domains.executions(statement.within, node.cases, program.grid)
 
 
-def _find_cuts(profiler: KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]]:
+def _find_cuts(profiler: profiling.KernelProfiler) -> Iterator[tuple[QuasiPolynomial, int]]:
     """Yield what lines of memory and groups cut into parts, and how large these are."""
-    line_bits = 8 * memory_shape(profiler.device).line_bytes
+    line_bits = 8 * profiling.memory_shape(profiler.device).line_bytes
     for program in profiler.programs:
         for access in program.accesses:
             if access.access.address_space == "global" and access.address is not None:

@@ -60,10 +60,7 @@ class Sweep(text.Result):
         return tuple(self.points[0].answers)
 
     def throughput(self, point: SweepPoint, model: str = "") -> float | None:
-        """Return sub-groups per cycle of a compute unit by one model, or as timed; None for none.
-
-        Sub-groups are those of the kernel as it was given; the cost of launching is left out.
-        """
+        """Return sub-groups per cycle of a compute unit by a model, or as timed, without launch."""
         answer = point.answers.get(model)
         time_s = answer.time_s if isinstance(answer, MechanisticPrediction) else None
         units, clock_hz = self.described.num_compute_units, self.described.clock_hz
@@ -74,10 +71,7 @@ class Sweep(text.Result):
         return self.work / (own_s * units * clock_hz)
 
     def errors(self) -> dict[str, dict[str, float]]:
-        """Return ``MAPE`` and ``MAPE_shape`` of each model's throughput (see `models.metrics`).
-
-        Three timed points are needed; models without an answer at each are out.
-        """
+        """Return ``MAPE`` and ``MAPE_shape`` of each model that answers at all of three points."""
         timed = [(p, rate) for p in self.points if (rate := self.throughput(p))]
         at = [p.occupancy or p.value for p, _ in timed]
         real = [rate for _, rate in timed]
@@ -188,8 +182,7 @@ def sweep(
         for value, kernel in varied.items()
     ]
     if not points:
-        message = f"no value of {over} fits on {device.slug}"
-        raise ParameterError(message, parameter="values")
+        raise ParameterError(f"no value of {over} fits on {device.slug}", parameter="values")
     return Sweep(
         kernel=profile.name,
         device=device.slug,

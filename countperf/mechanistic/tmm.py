@@ -20,7 +20,7 @@ a transaction touches two rows of 16).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from countperf.errors import ParameterError
@@ -39,14 +39,8 @@ class StepBound:
 
     steps: float  # the largest term
     which: Term  # its name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledSteps(StepBound):
-    """Steps of a kernel whose groups run in waves."""
-
-    scheduling: float  # the factor of Eq. (3)
-    waves: int  # times that the slots for groups are filled
+    scheduling: float = 1.0  # the factor of Eq. (3), of groups that run in waves
+    waves: int = 1  # times that the slots for groups are filled
 
 
 def step_bound(
@@ -93,16 +87,16 @@ def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: in
 
 def compute_scheduled_steps(
     *, num_groups: int, active_groups: int, num_compute_units: int, **terms: Any
-) -> ScheduledSteps:
+) -> StepBound:
     r"""Return the steps of a kernel whose groups run in waves; terms are those of `step_bound`.
 
     Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
     """
     bound = step_bound(span=0, **terms)
     factor = scheduling_factor(num_groups, active_groups, num_compute_units)
-    return ScheduledSteps(
+    return replace(
+        bound,
         steps=bound.steps * factor,
-        which=bound.which,
         scheduling=factor,
         waves=-(-num_groups // (active_groups * num_compute_units)),
     )

@@ -80,20 +80,16 @@ class WorkFlowCycles:
             mem_issue = 0.0 if variant == "corrected" else costs.cpi_comp
         alpha_mem = sum(block.kind == "mem" for block in blocks)
         alpha_sync = sum(block.kind == "sync" for block in blocks)
-        alpha_comp = sum(block.count for block in blocks if block.kind == "comp")
-        self.computation = sum(
+        comp = [block for block in blocks if block.kind == "comp"]
+        self.computation = sum(  # Eq. (30)
             block.count * max(costs.cpi_comp, costs.latency_comp / (block.ilp * occupancy))
-            for block in blocks
-            if block.kind == "comp"
-        )  # Eq. (30)
+            for block in comp
+        )
         mem_trans = 0.0
-        if alpha_mem:
-            mem_trans = max(
-                mem_issue, costs.cpi_mem - self.computation / alpha_mem
-            )  # Eq. (33), (34)
-        nbc_avg = (self.computation + mem_issue * alpha_mem) / (
-            alpha_mem + alpha_sync + 1
-        )  # Eq. (31), (35)
+        if alpha_mem:  # Eq. (33), (34)
+            mem_trans = max(mem_issue, costs.cpi_mem - self.computation / alpha_mem)
+        issued = self.computation + mem_issue * alpha_mem  # Eq. (31)
+        nbc_avg = issued / (alpha_mem + alpha_sync + 1)  # Eq. (35)
         self.memory = self.exposed_mem = 0.0  # the latter is latency that nothing hides
         before: Block | None = None
         for block in blocks:
@@ -105,11 +101,11 @@ class WorkFlowCycles:
                 self.exposed_mem += max(0.0, exposed - mem_trans)
         self.cpw = float(self.computation + self.memory)
         if self.cpw == 0:
-            message = "blocks hold no work: their cycles are 0"
-            raise ParameterError(message, parameter="blocks")
+            raise ParameterError("blocks hold no work: their cycles are 0", parameter="blocks")
         self.cpr, self.wpc = self.cpw * occupancy, 1 / self.cpw
         # cycles per sub-group in which either pipeline is busy
-        self.busy_comp = alpha_comp * costs.cpi_comp + alpha_mem * mem_issue
+        self.issuing = costs.cpi_comp * sum(block.count for block in comp)
+        self.busy_comp = self.issuing + alpha_mem * mem_issue
         self.busy_mem = alpha_mem * costs.cpi_mem
 
     @property
@@ -175,7 +171,6 @@ class WorkFlowModel(base.MechanisticModel):
         geometry = launch_geometry(kernel, self.device)
         costs = self._find_costs(profile, blocks)
         result = WorkFlowCycles(blocks, geometry.occupancy, costs, variant=self.variant)
-        busy = costs.cpi_comp * sum(block.count for block in blocks if block.kind == "comp")
         return self._at_rate(
             result.wpc / repetitions,
             geometry.total_sub_groups,
@@ -187,7 +182,7 @@ class WorkFlowModel(base.MechanisticModel):
                 "occupancy": geometry.occupancy,
             },
             {
-                "results of computations": result.computation - busy,
+                "results of computations": result.computation - result.issuing,
                 "results of memory": result.exposed_mem,
             },
         )

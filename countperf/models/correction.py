@@ -50,15 +50,9 @@ from pydantic_core import from_json
 
 from countperf.documents import Part
 from countperf.errors import DeviceMismatchError, ParameterError, PredictionError
+from countperf.models import predictions
 from countperf.models.function import LEAST_SCATTER, Calibration, ColumnKey, raise_to_launch
-from countperf.models.predictions import (
-    CORRECTION,
-    Array,
-    Prediction,
-    Quantity,
-    Verdict,
-    largest_first,
-)
+from countperf.models.predictions import Array, Prediction, Quantity, Verdict
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
@@ -127,7 +121,7 @@ class Correction(Part):
         return np.array(self.coefficients)
 
     @cached_property
-    def _parts(self) -> dict[bytes, tuple[Array, ...]]:
+    def _parts(self) -> dict[bytes, tuple[Any, ...]]:
         """By columns: axes that are theirs, these, their squared norms, those of all others."""
         return {}
 
@@ -162,7 +156,7 @@ class Correction(Part):
         low, high = float(factor.min()), float(factor.max())
         by = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
         return Verdict(
-            name=CORRECTION,
+            name=predictions.CORRECTION,
             passed=True,
             message=f"multiplied by {by}, as kernels like it were off; most alike:"
             f" {', '.join(nearest)}",
@@ -236,7 +230,7 @@ class Origin:
         )
         ends = made.interval_s
         time_s = raise_to_launch(factor * made.time_s, self.weights.shortest_launch_s)
-        others_s = made.time_s - made.breakdown.get(CORRECTION, 0.0)
+        others_s = made.time_s - made.breakdown.get(predictions.CORRECTION, 0.0)
         verdict = Verdict(
             name="anchor",
             passed=True,
@@ -247,7 +241,9 @@ class Origin:
             made,
             model=f"{made.model}, anchored",
             time_s=time_s,
-            breakdown=largest_first({**made.breakdown, CORRECTION: time_s - others_s}),
+            breakdown=predictions.largest_first(
+                {**made.breakdown, predictions.CORRECTION: time_s - others_s}
+            ),
             interval_s=None if ends is None else (factor * ends[0], factor * ends[1]),
             verdicts=(*made.verdicts, verdict),
         )

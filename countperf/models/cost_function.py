@@ -3,44 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from countperf.models.correction import Correction, profile
+from countperf.models import function as functions
+from countperf.models.correction import profile
 from countperf.models.definition import NAMESPACE, SCALAR_NAMESPACE, covers
-from countperf.models.function import (
-    ModelFunction,
-    make_unmeasured_error,
-    raise_to_launch,
-    refuse_infinite,
-    refuse_negative,
-)
 from countperf.models.predictions import Array, ParameterValue, Quantity
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, ShortRepr
 
 if TYPE_CHECKING:
     from countperf.counting.vector import PropertyVector
+    from countperf.models.weights import WeightSet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CostFunction(ShortRepr, FieldsAlone):
     """Predicted time of a kernel on a device, s; picklable."""
 
-    kernel: str  # name of the kernel, slug of the device
-    device: str
-    vector: PropertyVector
-    function: ModelFunction  # the model over its weights
-    weights_s: Array
-    # properties and derived features whose cost is not known
-    lacking: tuple[str, ...] = ()
-    incomplete_ok: bool = False  # whether they are left out without a complaint
-    correction: Correction | None = None
-    shortest_s: float = 0.0  # of a launch
+    weights: WeightSet  # what predicts
+    vector: PropertyVector  # of the kernel
+    incomplete_ok: bool = False  # whether what has no known cost is left out without a complaint
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return self.vector.kernel
+
+    @property
+    def device(self) -> str:
+        """Slug of the device."""
+        return self.weights.device.slug
+
+    @cached_property
+    def _lacking(self) -> tuple[str, ...]:
+        """Properties, derived features and scales of the kernel whose cost is not known."""
+        function, model = self.weights.function, self.weights.definition
+        known, bases = set(function.columns), model.base_properties.values()
+        lacking = [
+            name
+            for name in self.vector
+            if not (charging := function.columns_of(name)) <= known
+            or (
+                not (charging or model.features.ignores(name))
+                and not any(covers(base, name) for base in bases)
+            )
+        ]
+        charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
+        derived = {name for _, name in charged - known if name in model.derived}
+        scales = (name for name in model.scales if name not in self.weights.ranges)
+        return (*lacking, *sorted(derived), *scales)
 
     @cached_property
     def _at_one_size(self) -> Callable[..., list[Any]]:
@@ -53,23 +70,23 @@ class CostFunction(ShortRepr, FieldsAlone):
     @cached_property
     def _properties(self) -> list[list[str]]:
         """What each column is a sum of; nothing where the kernel has none."""
-        charging = [(name, self.function.columns_of(name)) for name in self.vector]
+        charging = [(name, self.weights.function.columns_of(name)) for name in self.vector]
         return [
             [feature]
-            if feature in self.function.model.derived
+            if feature in self.weights.definition.derived
             else [name for name, columns in charging if (term, feature) in columns]
-            for term, feature in self.function.columns
+            for term, feature in self.weights.function.columns
         ]
 
     def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes: features, the same scaled, and what has no known cost."""
-        model, columns, counts = self.function.model, self.function.columns, self.vector.compiled
+        model, counts = self.weights.definition, self.vector.compiled
         source = CountSource(counts.parameters, counts.counts, arrays=arrays)
         if not arrays:
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
         numbers = source.numbers()
         known = {
-            name: source.named(f"np.asarray({number}, dtype=float)" if arrays else number)
+            name: source.name_expression(f"np.asarray({number}, dtype=float)" if arrays else number)
             for name, number in zip(self.vector, numbers, strict=True)
         }
         source.lines.append("values = {}")
@@ -80,17 +97,19 @@ class CostFunction(ShortRepr, FieldsAlone):
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
         features = [
-            source.named(" + ".join(known[name] for name in properties)) if properties else "0.0"
+            source.name_expression(" + ".join(known[name] for name in properties))
+            if properties
+            else "0.0"
             for properties in self._properties
         ]
-        scales = [model.terms[term].scale for term, _ in columns]
+        scales = [model.terms[term].scale for term, _ in self.weights.function.columns]
         scaled = [
             f"{feature} * {known[scale]}" if scale else feature
             for feature, scale in zip(features, scales, strict=True)
         ]
-        results = (features, scaled, [known[name] for name in self.lacking])
+        results = (features, scaled, [known[name] for name in self._lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
-        return source.defined([f"[{', '.join(texts)}]" for texts in results], names)
+        return source.define_function([f"[{', '.join(texts)}]" for texts in results], names)
 
     def __call__(self, **parameters: ParameterValue) -> Quantity:
         """Return the predicted time, s; an array where a parameter is one."""
@@ -116,38 +135,21 @@ class CostFunction(ShortRepr, FieldsAlone):
                 size = times[block].shape
                 both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])
                 times[block] = self._time(*(np.stack(some, axis=-1, dtype=float) for some in both))
-        refuse_infinite(self.function.model.name, times)
-        refuse_negative(self.function.model.name, self.kernel, times)
+        functions.refuse_infinite(self.weights.model, times)
+        functions.refuse_negative(self.weights.model, self.kernel, times)
         return times.reshape(shape) if shape else float(times[0])
 
     def _time(self, values: Array, scaled: Array) -> Any:
         """Return times, s, of features along the last axis."""
-        time_s = np.vecdot(scaled, self.weights_s)
-        if self.correction is not None:
-            told = profile(self.function.columns, values, scaled, self.weights_s)
-            time_s = time_s * np.exp(self.correction.find_log_factors(*told))
-        return raise_to_launch(time_s, self.shortest_s)
+        time_s = np.vecdot(scaled, self.weights.unknowns)
+        if (correction := self.weights.correction) is not None:
+            told = profile(self.weights.function.columns, values, scaled, self.weights.unknowns)
+            time_s = time_s * np.exp(correction.find_log_factors(*told))
+        return functions.raise_to_launch(time_s, self.weights.shortest_launch_s)
 
     def _check_measured(self, lacking: list[Any]) -> None:
-        names = [n for n, value in zip(self.lacking, lacking, strict=True) if np.any(value != 0)]
+        names = [n for n, value in zip(self._lacking, lacking, strict=True) if np.any(value != 0)]
         if names and not self.incomplete_ok:
-            spec = self.function.model.features
+            spec = self.weights.definition.features
             wanted = dict.fromkeys(spec.feature_of(name) or name for name in names)
-            raise make_unmeasured_error(self.kernel, self.device, wanted)
-
-
-def lacking_cost(
-    function: ModelFunction, ranges: Container[str], vector: PropertyVector
-) -> tuple[str, ...]:
-    """Return properties, derived features and scales of a kernel whose cost is not known."""
-    model, known = function.model, set(function.columns)
-    based = {n for n in vector for base in model.base_properties.values() if covers(base, n)}
-    lacking = [
-        name
-        for name in vector
-        if not (charging := function.columns_of(name)) <= known
-        or not (charging or name in based or model.features.ignores(name))
-    ]
-    charged = {(term, name) for term, spec in model.terms.items() for name in spec.charged}
-    derived = {name for _, name in charged - known if name in model.derived}
-    return (*lacking, *sorted(derived), *(name for name in model.scales if name not in ranges))
+            raise functions.make_unmeasured_error(self.kernel, self.device, wanted)

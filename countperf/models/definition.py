@@ -21,7 +21,7 @@ import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, reduce
@@ -29,21 +29,15 @@ from types import CodeType
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from countperf.counting.counts import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.memory_hierarchy import MemoryHierarchy
 from countperf.counting.structure.site_keys import SITE_ROOT
 from countperf.counting.taxonomy import PROPERTY_ROOTS, is_emitted, validate_name
+from countperf.counting.vector import AT_SIZES, GROUP_SHAPE, group_shape, transaction_roots
 from countperf.documents import Document, Part
 from countperf.errors import ExpressionError, PredictionError, PropertyNameError
 from countperf.text import cut
@@ -93,18 +87,6 @@ class CheckedFormula:
         """Return the value at numbers or arrays by name; infinity or NaN where there is none."""
         with np.errstate(all="ignore"):
             return eval(_compile(self.source), dict(NAMESPACE), {"values": values})
-
-    def refuse_unknown(self, known: Sequence[str]) -> None:
-        """Raise `ExpressionError` if the formula has names that are not among those known."""
-        unknown = [name for name in self.names if name not in known]
-        if unknown:
-            there = ", ".join(known) or "none"
-            message = (
-                f"unknown name{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
-                f" (known here: {there}; properties are written with underscores:"
-                " gmem_load_32_stride1)"
-            )
-            raise _error(message, self.text, names=tuple(unknown))
 
 
 @lru_cache(maxsize=512)
@@ -349,21 +331,27 @@ class ModelDefinition(Document):
     # the terms, whose sum is the time, s
     terms: dict[str, Annotated[Term, BeforeValidator(as_term)]] = Field(min_length=1)
 
-    @field_validator("derived")
+    @pydantic.field_validator("derived")
     @classmethod
     def _check_derived_features(cls, derived: dict[str, str]) -> dict[str, str]:
         above: list[str] = []
         for name, text in derived.items():
             _check_name(name, "derived feature")
-            formula = parse(text)
-            properties = [n for n in formula.names if property_of(n) is not None]
-            formula.refuse_unknown([*above, *properties])
+            names = parse(text).names
+            known = [*above, *(n for n in names if property_of(n) is not None)]
+            if unknown := tuple(n for n in names if n not in known):
+                message = (
+                    f"unknown name{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+                    f" (known here: {', '.join(known) or 'none'}; properties are written with"
+                    " underscores: gmem_load_32_stride1)"
+                )
+                raise _error(message, text, names=unknown)
             above.append(name)
         return derived
 
-    @field_validator("terms")
+    @pydantic.field_validator("terms")
     @classmethod
-    def _check_terms(cls, terms: dict[str, Term], info: ValidationInfo) -> dict[str, Term]:
+    def _check_terms(cls, terms: dict[str, Term], info: pydantic.ValidationInfo) -> dict[str, Term]:
         derived = info.data.get("derived", {})
         there = ", ".join(derived) or "none"
         for name, term in terms.items():
@@ -386,7 +374,7 @@ class ModelDefinition(Document):
             raise ValueError(f"defined and never used: {', '.join(idle)}")
         return terms
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check_properties(self) -> Self:
         charged = (p for spec in self.term_features.values() for p in spec.charged)
         for name in (*self.base_properties.values(), *charged):

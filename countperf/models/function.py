@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -17,13 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from countperf import errors
 from countperf.documents import Part
-from countperf.errors import (
-    ModelNotApplicableError,
-    ParameterError,
-    UnmeasuredPropertyError,
-    option,
-)
 from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
 from countperf.models.predictions import Array, Quantity, Verdict
 from countperf.text import ShortRepr
@@ -100,8 +96,9 @@ class ModelFunction(ShortRepr):
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """A name for each column: the feature, if one term has it."""
-        return column_keys(self.columns)
+        """A name for each column: the feature, preceded by its term where several have it."""
+        number = Counter(feature for _, feature in self.columns)
+        return tuple(f if number[f] == 1 else f"{term}:{f}" for term, f in self.columns)
 
     def find_column(self, column: ColumnKey) -> ColumnKey:
         """Return the column by whose weight a feature is charged: its own, or that of another."""
@@ -136,15 +133,6 @@ class ModelFunction(ShortRepr):
         """Lower bounds of the weights; minus infinity for none."""
         bounds = [self.model.terms[term].lower for term, _ in self.columns]
         return np.array([-np.inf if bound is None else bound for bound in bounds], np.float64)
-
-
-def column_keys(columns: Sequence[ColumnKey]) -> tuple[str, ...]:
-    """Name columns by their feature, preceded by the term where several terms have it."""
-    features = [feature for _, feature in columns]
-    return tuple(
-        feature if features.count(feature) == 1 else f"{term}:{feature}"
-        for term, feature in columns
-    )
 
 
 class Weight(Part):
@@ -193,7 +181,7 @@ class Calibration(Part):
     families: int = Field(gt=0)  # left-out families and cases with a prediction
     cases: int = Field(gt=0)
 
-    def widened(self, factor: float, scatter: float) -> Self:
+    def widen(self, factor: float, scatter: float) -> Self:
         """Return it for errors that grow by a factor, and by a scatter of logarithms."""
         grown = {
             "log_errors_90": (self.log_errors_90, NORMAL_QUANTILES[0.9]),
@@ -291,7 +279,7 @@ def log_quantile(
     """
     if level not in NORMAL_QUANTILES:
         there = " and ".join(str(known) for known in sorted(NORMAL_QUANTILES))
-        raise ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
+        raise errors.ParameterError(f"intervals are of {there}, not of {level}", parameter="level")
     if (own := quality.calibration) is not None:
         quantile = own.log_errors_95 if level == 0.95 else own.log_errors_90
         return max(quantile, NORMAL_QUANTILES[level] * LEAST_SCATTER)
@@ -333,15 +321,15 @@ def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | N
 
 def make_unmeasured_error(
     kernel: str, device: str, properties: Iterable[str]
-) -> UnmeasuredPropertyError:
+) -> errors.UnmeasuredPropertyError:
     """Return the error that a kernel needs properties of which weights of a device have none."""
-    names = tuple(properties)
+    names, way = tuple(properties), errors.option("incomplete_ok", "True")
     message = (
         f"kernel {kernel!r} needs {', '.join(names)}, for which the weights of {device} have no"
         " value: measure kernels that have them (countperf measure --profile broad has many) and"
-        f" refit, or ask for a prediction without their cost ({option('incomplete_ok', 'True')})"
+        f" refit, or ask for a prediction without their cost ({way})"
     )
-    return UnmeasuredPropertyError(message, properties=names)
+    return errors.UnmeasuredPropertyError(message, properties=names)
 
 
 REMEDIES: Mapping[str, str] = {
@@ -454,7 +442,7 @@ def describe_interval(reach: Quantity) -> str:
 def refuse_infinite(model: str, times_s: Array) -> None:
     """Raise `ModelNotApplicableError` for a time that is infinite or no number."""
     if not np.all(np.isfinite(times_s)):
-        raise ModelNotApplicableError(
+        raise errors.ModelNotApplicableError(
             f"the {model} model gives no finite time here: a derived feature divides by zero, or"
             " takes the logarithm of what is not positive"
         )
@@ -463,7 +451,7 @@ def refuse_infinite(model: str, times_s: Array) -> None:
 def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
     """Raise `ModelNotApplicableError` for a time below zero; several at once are all refused."""
     if np.any(np.asarray(time_s) < 0):
-        raise ModelNotApplicableError(
+        raise errors.ModelNotApplicableError(
             f"the {model} model predicts {float(np.min(time_s)):.3g} s for {kernel!r}: its negative"
             " weights outweigh the others; name a model without them (countperf weights lists"
             " models), or fit with nonnegative=True (countperf fit --nonnegative)"

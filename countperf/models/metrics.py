@@ -23,9 +23,8 @@ from numpy.typing import ArrayLike
 from pydantic import Field, NonNegativeInt
 
 from countperf import text
-from countperf.counting.counts import says_group_shape
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, says_group_shape
 from countperf.documents import Document, Interval, Part
 from countperf.errors import CountperfError, FitError
 from countperf.measuring import PURPOSES as ALL_PURPOSES
@@ -115,11 +114,6 @@ class EvaluatedCase(Part):
         """``|predicted - measured| / measured``."""
         return abs(self.predicted_s - self.measured_s) / self.measured_s
 
-    @property
-    def factor(self) -> float:
-        """Predicted over measured time or its inverse; see `factor_between`."""
-        return factor_between(self.predicted_s, self.measured_s)
-
 
 def mean_errors_by_kernel(cases: Iterable[EvaluatedCase]) -> dict[str, MeanError]:
     """Return the mean error of each kernel over its sizes, in the order of the cases."""
@@ -148,7 +142,8 @@ class Evaluation(Document, text.Result):
         """Return the largest factor between predicted and measured times of each kernel."""
         worst: dict[str, float] = {}
         for case in self.cases:
-            worst[case.kernel] = max(case.factor, worst.get(case.kernel, 1.0))
+            factor = factor_between(case.predicted_s, case.measured_s)
+            worst[case.kernel] = max(factor, worst.get(case.kernel, 1.0))
         return worst
 
     def by_purpose(self) -> dict[str, Evaluation]:
@@ -223,18 +218,14 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
 
 
 _CASE = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error", "noise")
+_ERROR = text.Column("error", text.format_percent)
 _CASE_COLUMNS = {
     **text.columns_of("kernel parameters"),
     **text.columns_of("measured_s predicted_s", text.format_seconds),
-    "relative_error": text.Column("error", text.format_percent),
-    "noise": text.Column("noise", text.format_percent),
+    **{"relative_error": _ERROR, "noise": text.Column("noise", text.format_percent)},
     "": text.Column(),
 }
-_KERNEL_COLUMNS = {
-    "kernel": text.Column("kernel"),
-    "error": text.Column("error", text.format_percent),
-    "worst": text.Column("worst"),
-}
+_KERNEL_COLUMNS = {**text.columns_of("kernel"), "error": _ERROR, **text.columns_of("worst")}
 
 
 def _means(of: Evaluation) -> dict[str, Any]:

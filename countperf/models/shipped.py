@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import ASSUMED, MemoryHierarchy, load_hierarchy
@@ -50,6 +50,8 @@ _MOST_STREAMS = 16
 
 LAST_LEVEL_SHARE = 0.75
 """Share of the last-level cache that a kernel has for its data: others use the cache, too."""
+
+_ROBUST: Mapping[str, Any] = {"residual": "log", "loss": "soft_l1", "loss_scale": 0.3}
 
 CYCLES = (
     *("code.cycles_operations", "code.cycles_throughput", "waiting_cycles"),
@@ -117,9 +119,7 @@ def compiled(
         " order, and traffic by cache level",
         policy=ORDERS[order],
         memory=memory,
-        residual="log",
-        loss="soft_l1",
-        loss_scale=0.3,
+        **_ROBUST,
         ignored=_COVERED,
         derived=_UNEVEN | shares | rounds | waiting | _SUMS | _IN_L2 | _LINES | _TRAFFIC,
         terms=_terms(charged, rounds, _COMPILED_RESOURCES),
@@ -318,9 +318,7 @@ def structural(
         description=f"What the device issues: {policy.text}",
         policy=policy,
         memory=memory,
-        residual="log",
-        loss="soft_l1",
-        loss_scale=0.3,
+        **_ROBUST,
         ignored=("bytes.kernel.*",),
         derived=shares | rounds | derived,
         terms=_terms(charged, rounds, _STRUCTURAL_RESOURCES),
@@ -359,29 +357,13 @@ COST = "cost"
 """The term of models that are one sum."""
 
 CHARGED_BY_PAPER = (
-    "flop.add.*",
-    "flop.mul.*",
-    "flop.div.*",
-    "flop.pow.*",
-    "flop.special.*",
-    "flop.fma.*",
-    "gmem.load.*.*",
-    "gmem.store.*.*",
-    "gmem.min.*.*",
-    "lmem.load.*",
-    "barrier.local",
-    "groups",
-    "launches",
+    *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*", "flop.fma.*"),
+    *("gmem.load.*.*", "gmem.store.*.*", "gmem.min.*.*", "lmem.load.*", "barrier.local"),
+    *("groups", "launches"),
 )
 IGNORED_BY_PAPER = (
-    "lmem.store.*",
-    "flop.minmax.*",
-    "flop.compare.*",
-    "flop.select.*",
-    "flop.convert.*",
-    "flop.neg.*",
-    "iop.*",
-    "barrier.global",
+    *("lmem.store.*", "flop.minmax.*", "flop.compare.*", "flop.select.*", "flop.convert.*"),
+    *("flop.neg.*", "iop.*", "barrier.global"),
 )
 LINEAR = ModelDefinition(
     name="linear",

@@ -11,37 +11,19 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from countperf import errors
-from countperf.counting.counts import transaction_roots
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
+from countperf.counting.vector import transaction_roots
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.models import function as functions
+from countperf.models import predictions
 from countperf.models.correction import Correction, Origin, profile
-from countperf.models.cost_function import CostFunction, lacking_cost
+from countperf.models.cost_function import CostFunction
 from countperf.models.definition import ModelDefinition, Unread, first_cover
 from countperf.models.explanation import lay_out_weights
-from countperf.models.function import (
-    ColumnKey,
-    FitQuality,
-    IndistinguishableGroup,
-    Level,
-    MeasurementSource,
-    ModelFunction,
-    ModelInputs,
-    Range,
-    Weight,
-    Where,
-)
-from countperf.models.predictions import (
-    CORRECTION,
-    Array,
-    ParameterValue,
-    Prediction,
-    Quantity,
-    Verdict,
-    largest_first,
-)
+from countperf.models.function import ColumnKey, Level, ModelFunction, ModelInputs, Weight, Where
+from countperf.models.predictions import Array, ParameterValue, Prediction, Quantity, Verdict
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.text import Printed, Result, ShortRepr
 
@@ -79,11 +61,13 @@ class WeightSet(Document, Result):
     counted_caches: CountedCaches = DEFAULT_CACHES
     # one for each feature of a term that the measurements exercise
     weights: tuple[Weight, ...] = Field(min_length=1)
-    ranges: dict[str, Range] = Field(default_factory=dict)  # by scale of terms
+    ranges: dict[str, functions.Range] = Field(default_factory=dict)  # by scale of terms
     # which weights are a choice among many that fit as well
-    indistinguishable: tuple[IndistinguishableGroup, ...] = ()
-    quality: FitQuality | None = None  # errors and intervals of the fit, and its measurements;
-    source: MeasurementSource | None = None  # None for weights from elsewhere
+    indistinguishable: tuple[functions.IndistinguishableGroup, ...] = ()
+    quality: functions.FitQuality | None = (
+        None  # errors and intervals of the fit, and its measurements;
+    )
+    source: functions.MeasurementSource | None = None  # None for weights from elsewhere
     exercising_kernels: Unread = Field(default=(), exclude=True)
     candidates: Unread = Field(default=(), exclude=True)
     # what measured kernels say of kernels like them, by which predictions are corrected
@@ -132,10 +116,9 @@ class WeightSet(Document, Result):
                 resources[key] = [*stated.values()][place]
         return resources
 
-    @property
+    @cached_property
     def shortest_launch_s(self) -> float:
         """Shortest time of a launch, s: known of the kind of device, or well fitted here."""
-        known = functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0)
         fitted = [
             weight.value_s
             for weight in self.weights
@@ -143,7 +126,7 @@ class WeightSet(Document, Result):
             and weight.standard_error_s is not None
             and weight.value_s > _WELL_FITTED * weight.standard_error_s
         ]
-        return min(known, *fitted) if fitted else known
+        return min([functions.SHORTEST_LAUNCH_S.get(self.device.device_type, 0.0), *fitted])
 
     def check_counting_rules(self) -> None:
         """Raise `PredictionError` if kernels are now counted by other rules than in the fit."""
@@ -274,7 +257,7 @@ class WeightSet(Document, Result):
             time_s=time_s,
             interval_s=interval_s,
             interval_level=level,
-            breakdown=largest_first(parts),
+            breakdown=predictions.largest_first(parts),
             missing=tuple(missing),
             ignored=inputs.ignored,
             verdicts=(*caveats, *corrections, *functions.make_caveats(weights=self.remark)),
@@ -303,17 +286,7 @@ class WeightSet(Document, Result):
                 " formula, and a cost function has formulas only: predict(...) at the sizes of"
                 " interest, or compile weights of another model, such as the structural one"
             )
-        return CostFunction(
-            kernel=vector.kernel,
-            device=self.device.slug,
-            vector=vector,
-            function=self.function,
-            weights_s=self.unknowns,
-            lacking=lacking_cost(self.function, self.ranges, vector),
-            incomplete_ok=incomplete_ok,
-            correction=self.correction,
-            shortest_s=self.shortest_launch_s,
-        )
+        return CostFunction(weights=self, vector=vector, incomplete_ok=incomplete_ok)
 
     def _check_guessed(self, kernel: str, charge: Charge) -> None:
         """Refuse a time of which much is shared among weights that were never told apart."""
@@ -432,7 +405,7 @@ def correct_charge(
         told = profile(weights.function.columns, charge.values, charge.scaled, weights.unknowns)
         log_factor = correction.find_log_factors(*told)
         time_s = _plain(np.asarray(charge.time_s * np.exp(log_factor)))
-        parts = {**parts, CORRECTION: time_s - charge.time_s}
+        parts = {**parts, predictions.CORRECTION: time_s - charge.time_s}
         verdicts = (correction.verdict(log_factor, told),)
     raised = functions.raise_to_launch(time_s, weights.shortest_launch_s)
     added = raised - time_s

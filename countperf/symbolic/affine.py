@@ -1,16 +1,16 @@
 """From expressions of Loopy kernels to quasi-polynomials and conditions on them.
 
-Floors of quotients by size parameters, such as those of ``i // m`` and ``(i + 3) % n``,
-are no quasi-polynomials of a count: they occur in addresses only, where they cancel
-(``m*(i // m) + i % m`` is ``i``), become floors by constants once sizes are put in, or are told
-apart by their few values.
+Floors of quotients by size parameters, such as that of ``i // m``, are no quasi-polynomials of a
+count: they occur in addresses only, where they cancel (``m*(i // m) + i % m`` is ``i``), become
+floors by constants once sizes are put in, or are told apart by their few values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from fractions import Fraction
-from functools import cache, reduce
+from functools import reduce
+from itertools import product
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -69,7 +69,7 @@ def floor_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> Quas
             raise _division_by_zero(divisor)
         return numerator.floor_divide(number) if number > 0 else (-numerator).floor_divide(-number)
     whole, rest = _divide(numerator, divisor) if divisor.is_linear else (ZERO, numerator)
-    return whole + QuasiPolynomial.atom(ParametricFloor(rest, divisor)) if rest else whole
+    return whole + QuasiPolynomial.name(ParametricFloor(rest, divisor)) if rest else whole
 
 
 def exact_quotient(numerator: QuasiPolynomial, divisor: QuasiPolynomial) -> QuasiPolynomial | None:
@@ -145,26 +145,14 @@ class RefusingMapper(Mapper[Any, []]):
         """Refuse what is no expression."""
         return self.handle_unsupported_expression(expr)
 
-    def rec(self, expr: Any, /, *_: Any, **__: Any) -> Any:
-        """Map a part of an expression."""
-        return self._find_handler(type(expr))(self, expr)
-
     def __call__(self, expr: Any, /, *_: Any, **__: Any) -> Any:
         """Map an expression."""
-        return self.rec(expr)
+        try:
+            return super().__call__(expr)
+        except NotImplementedError:  # pymbolic's base names node classes without handling them
+            return self.handle_unsupported_expression(expr)
 
-    @classmethod
-    @cache
-    def _find_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
-        if not issubclass(kind, p.ExpressionNode):
-            return cls.map_foreign
-        names = (getattr(base, "mapper_method", None) for base in kind.__mro__)
-        name = next((name for name in names if name and hasattr(cls, name)), "")
-        handler = getattr(cls, name, None)
-        # pymbolic's base names node classes without handling them
-        if handler is None or handler is getattr(Mapper, name, None):
-            return cls.handle_unsupported_expression
-        return handler
+    rec = __call__
 
 
 class ToQuasiPolynomial(RefusingMapper):
@@ -289,7 +277,7 @@ def _join_floors(numerator: QuasiPolynomial, divisor: int) -> QuasiPolynomial:
     """Return a floor of a quotient; of the floor of another one it is a single floor."""
     inner = next(iter(numerator.floors()), None)
     if inner is not None and inner.denominator:
-        rest = numerator - QuasiPolynomial.atom(inner)
+        rest = numerator - QuasiPolynomial.name(inner)
         if rest.is_constant:
             joined = inner.numerator + rest * inner.denominator
             return joined.floor_divide(inner.denominator * divisor)
@@ -336,10 +324,8 @@ class ToCondition(RefusingMapper):
 
     def map_logical_and(self, expr: Any) -> Condition:
         """Join each alternative with each."""
-        result = ALWAYS
-        for child in expr.children:
-            result = frozenset(a | b for a in result for b in self.rec(child))
-        return result
+        alternatives = product(*map(self.rec, expr.children))
+        return frozenset(frozenset[QuasiPolynomial]().union(*each) for each in alternatives)
 
     def map_logical_or(self, expr: Any) -> Condition:
         """Collect alternatives."""
@@ -347,7 +333,6 @@ class ToCondition(RefusingMapper):
 
     def map_logical_not(self, expr: Any) -> Condition:
         """Negate: one broken guard of each alternative."""
-        result = ALWAYS
-        for alternative in self.rec(expr.child):
-            result = frozenset(a | {-g - 1} for a in result for g in alternative)
-        return result
+        return frozenset(
+            frozenset(-g - 1 for g in broken) for broken in product(*self.rec(expr.child))
+        )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import combinations, product
 from math import gcd
@@ -39,15 +38,23 @@ class Context:
         whole = pieces[0] if len(pieces) == 1 else whole.coalesce().simple_hull()
         names = names_of(whole, parameters=True)
         self._find_congruences(whole, names)
+        # substitutions of parameters by expressions in their quotients, and back
+        self.quotients = {
+            name: QuasiPolynomial.affine([(name, modulus)], remainder)
+            for name, (modulus, remainder) in self.congruences.items()
+        }
+        self.original_parameters = {
+            name: (QuasiPolynomial.name(name) - remainder) / modulus
+            for name, (modulus, remainder) in self.congruences.items()
+        }
         dimensions = tuple([f"_e{k}" for k in range(whole.dim(_DT.div))])
         rescaled = to_isl(self.rescale(from_isl(whole, names, dimensions)))
         basic = rescaled.project_out(_DT.set, 0, len(dimensions))
         self._hull = from_isl(basic.remove_divs(), names, ())
-        for row in self._hull.inequalities:
-            occurring = [k for k, c in enumerate(row) if k and c]
-            if len(occurring) == 1 and row[occurring[0]] > 0:
-                name = names[occurring[0] - 1]
-                bound = -(row[0] // row[occurring[0]])  # -k/c rounded up
+        for constant, *row in self._hull.inequalities:
+            occurring = [(name, c) for name, c in zip(names, row, strict=True) if c]
+            if len(occurring) == 1 and (c := occurring[0][1]) > 0:
+                name, bound = occurring[0][0], -(constant // c)  # -k/c rounded up
                 self._lower[name] = max(bound, self._lower.get(name, bound))
         for name, bound in self._lower.items():
             modulus, remainder = self.congruences.get(name, (1, 0))
@@ -62,29 +69,20 @@ class Context:
 
     def _is_implied(self, row: Row, parameters: tuple[str, ...]) -> bool:
         """Return whether lower bounds alone show that a row without dimensions is at least zero."""
-        smallest = row[0]
-        for name, c in zip(parameters, row[1:], strict=False):
-            if c:
-                bound = self._lower.get(name)
-                if c < 0 or bound is None:
-                    return False
-                smallest += c * bound
-        return smallest >= 0
+        terms = [(name, c) for name, c in zip(parameters, row[1:], strict=False) if c]
+        if any(c < 0 or name not in self._lower for name, c in terms):
+            return False
+        return row[0] + sum(c * self._lower[name] for name, c in terms) >= 0
 
     def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
-        moved = isl.Set.from_basic_set(hull)
-        if moved.is_params():
-            moved = moved.from_params()
-        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, len(names))
+        moved = sets.as_dimensions(isl.Set.from_basic_set(hull))
         if moved.is_empty():
             return
         for position, name in enumerate(names):
             info = moved.get_stride_info(position)
-            stride = info.get_stride().to_python()
-            offset = info.get_offset()
+            stride, offset = info.get_stride().to_python(), info.get_offset()
             if stride > 1 and offset.is_cst():
-                remainder = offset.get_constant_val().to_python() % stride
-                self.congruences[name] = (stride, remainder)
+                self.congruences[name] = stride, offset.get_constant_val().to_python() % stride
 
     def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
         """Write a polyhedron in the quotients of the parameters that have congruences."""
@@ -103,33 +101,12 @@ class Context:
 
         return polyhedron.map_rows(scale) if scales else polyhedron
 
-    @cached_property
-    def original_parameters(self) -> Mapping[str, QuasiPolynomial]:
-        """Substitution of the quotients that gives back the parameters."""
-        return {
-            name: QuasiPolynomial.affine(
-                [(name, Fraction(1, modulus))], Fraction(-remainder, modulus)
-            )
-            for name, (modulus, remainder) in self.congruences.items()
-        }
-
-    @cached_property
-    def quotients(self) -> Mapping[str, QuasiPolynomial]:
-        """Substitution of the parameters by expressions in their quotients."""
-        return {
-            name: QuasiPolynomial.affine([(name, modulus)], remainder)
-            for name, (modulus, remainder) in self.congruences.items()
-        }
-
     @memoize_method
     def _as_set(self, parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> IntegerSet:
         """Return the hull as a set in a space; parameters that it lacks are projected out."""
         hull = self._hull
-        unknown = [k for k, name in enumerate(hull.parameters) if name not in parameters]
-        if unknown:
-            basic = to_isl(hull)
-            for k in reversed(unknown):
-                basic = basic.project_out(_DT.param, k, 1)
+        if unknown := {*hull.parameters} - {*parameters}:
+            basic = isl_sets.drop_parameters(to_isl(hull), unknown)
             kept = tuple([name for name in hull.parameters if name in parameters])
             hull = from_isl(basic.remove_divs(), kept, ())
         columns = [(*hull.parameters, name).index(name) for name in (*parameters, *dimensions)]
@@ -158,12 +135,7 @@ class Context:
         return from_isl(joint.remove_redundancies().gist(context), tidy.parameters, tidy.dimensions)
 
 
-def context_of(assumptions: IntegerSet | None) -> Context:
-    """Return what is known of parameters; found once in a process for equal assumptions."""
-    return Context(None) if assumptions is None else _context(isl_sets.as_set(assumptions))
-
-
-_context = lru_cache(256)(Context)
+_context_of = lru_cache(256)(Context)
 
 
 def _tidy(polyhedron: Polyhedron) -> Polyhedron | None:
@@ -198,7 +170,8 @@ class Counter:
     """Counts points of sets under fixed assumptions, and proves signs under them."""
 
     def __init__(self, assumptions: IntegerSet | None = None) -> None:
-        self.context = context_of(assumptions)
+        # isl's basic sets do not compare with sets
+        self.context = _context_of(None if assumptions is None else isl_sets.as_set(assumptions))
         self._factors: dict[Any, PiecewiseQuasiPolynomial] = {}
 
     def count(
@@ -226,27 +199,25 @@ class Counter:
         key = (factor.parameters, factor.equalities, factor.inequalities)
         if key not in self._factors:
             rescaled = self.context.rescale(factor)
-            if self.context.implies(rescaled):
-                self._factors[key] = piecewise.one_count()
-                return piecewise.one_count()
             try:
-                terms = sum_weight(rescaled, ONE, self.context.simplify)
+                counted = (
+                    piecewise.ONE_COUNT
+                    if self.context.implies(rescaled)
+                    else PiecewiseQuasiPolynomial(sum_weight(rescaled, ONE, self.context.simplify))
+                )
             except UncountableSetError as error:
                 raise _refuse_set(to_isl(factor), error) from error
-            counted = PiecewiseQuasiPolynomial(terms)
             self._factors[key] = counted.substitute(self.context.original_parameters)
         return self._factors[key]
 
     def assumption_guards(self) -> tuple[piecewise.Guards, ...]:
         """Return the assumptions as guards, alternatives; none if there are no assumptions."""
         assumptions = self.context.assumptions
-        return () if assumptions is None else tuple(guards_of(assumptions))
+        return () if assumptions is None else guards_of(assumptions)
 
-    def assuming(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
+    def add_assumptions(self, nonnegative: Sequence[QuasiPolynomial]) -> Counter:
         """Return a counter that also assumes that affine expressions are at least zero."""
         return Counter(self._region(frozenset(), frozenset(nonnegative), frozenset()))
-
-    # --- proofs
 
     def is_empty(self, nonnegative: Conjunction, zero: Conjunction) -> bool:
         """Return whether no assumed parameters satisfy the guards; False when it cannot tell."""
@@ -265,20 +236,14 @@ class Counter:
         affine_zero = sorted([g for g in zero if g.is_affine], key=hash)
         needed = names.union(*(g.names() for g in (*affine, *affine_zero)))
         space = isl.Space.create_from_names(isl.DEFAULT_CONTEXT, set=[], params=sorted(needed))
-        region = sets.restrict(
-            isl.BasicSet.universe(space), nonnegative=affine, zero=affine_zero
-        ).params()
-        assumed = self.context.assumptions
-        if assumed is not None:
-            region = region.intersect(isl_sets.as_set(assumed))
-        return region
+        everywhere, assumed = isl.BasicSet.universe(space), self.context.assumptions
+        region = sets.restrict(everywhere, nonnegative=affine, zero=affine_zero).params()
+        return region if assumed is None else region.intersect(isl_sets.as_set(assumed))
 
     @memoize_method
     def _bounds(self, names: frozenset[str], nonnegative: Conjunction) -> isl_sets.Bounds:
         """Return the smallest and largest possible value of parameters under guards."""
-        region = self._region(names, nonnegative, frozenset())
-        moved = region.from_params() if region.is_params() else region
-        moved = moved.move_dims(_DT.set, 0, _DT.param, 0, moved.dim(_DT.param))
+        moved = sets.as_dimensions(self._region(names, nonnegative, frozenset()))
         return {} if moved.is_empty() else sets.constant_bounds(moved)
 
     def is_nonnegative(
@@ -286,9 +251,8 @@ class Counter:
     ) -> bool:
         """Return whether a quasi-polynomial is proved at least zero on the assumptions.
 
-        Proved by shifting each parameter to its lower bound (all coefficients are then at least
-        zero), for a single parameter after enumerating its first values. False when no proof is
-        found.
+        Proved where no coefficient is negative in the distances of parameters from lower bounds,
+        of a single parameter after its first values.
         """
         stated = self.context.lower_bounds
         # factors that are at least one do not change the sign
@@ -301,9 +265,8 @@ class Counter:
             if not nonnegative and all(name in stated for name in names)
             else self._bounds(frozenset(names), nonnegative)
         )
-        lower = {
-            name: low for name in names if (low := bounds.get(name, (None, None))[0]) is not None
-        }
+        lows = {name: bounds.get(name, (None,))[0] for name in names}
+        lower = {name: low for name, low in lows.items() if low is not None}
         if len(lower) < len(names):
             return False
         bound = piecewise.without_floors(polynomial)
@@ -323,7 +286,7 @@ class Counter:
                 return False
         return False
 
-    def simplified(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
+    def simplify_count(self, count: PiecewiseQuasiPolynomial) -> PiecewiseQuasiPolynomial:
         """Return an equal count with floors and guards simplified under the assumptions."""
         replaced = count.substitute(self.context.quotients)
         terms: list[Piece] = []
@@ -342,11 +305,7 @@ class Counter:
     def minimum(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
     ) -> PiecewiseQuasiPolynomial:
-        """Return the pointwise minimum of two counts, which are at least zero.
-
-        Where that has too many parts, it is bounded from above by the count with fewer terms, and
-        says so.
-        """
+        """Return the minimum of two counts, which are at least zero; of too many parts, a bound."""
         is_long = len(left.terms) + len(right.terms) > _MANY_TERMS
         if is_long and (joined := self._minimum_of_parts(left, right)) is not None:
             return joined
@@ -373,10 +332,7 @@ class Counter:
     def _minimum_of_parts(
         self, left: PiecewiseQuasiPolynomial, right: PiecewiseQuasiPolynomial
     ) -> PiecewiseQuasiPolynomial | None:
-        """Return a minimum as that of each two terms where both hold; None if terms overlap.
-
-        Outside the terms of one of the counts it is zero, and so is the minimum.
-        """
+        """Return a minimum as that of each two terms where both hold; None if terms overlap."""
         if not (self._has_disjoint_terms(left) and self._has_disjoint_terms(right)):
             return None
         terms: list[Piece] = []
@@ -399,8 +355,8 @@ class Counter:
         if len(polynomials) == len(counts):
             return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []
         result: list[piecewise.Region] = []
-        for guards, zeros, values in piecewise.disjoint_regions(counts, self.is_empty):
-            guards, zeros = self._simplify_guards(guards, zeros)
+        for *region, values in piecewise.disjoint_regions(counts, self.is_empty):
+            guards, zeros = self._simplify_guards(*region)
             fixed, _ = piecewise.find_fixed_parameters(zeros)
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
@@ -416,8 +372,9 @@ class Counter:
         plain = frozenset(g for g in nonnegative if g.is_linear)
         if not plain:
             return nonnegative, zero
-        count = PiecewiseQuasiPolynomial([Piece(plain, frozenset(), ONE)])
-        (term,) = self.simplified(count).terms
+        (term,) = self.simplify_count(
+            PiecewiseQuasiPolynomial([Piece(plain, frozenset(), ONE)])
+        ).terms
         return (nonnegative - plain) | term.nonnegative, zero | term.zero
 
 
@@ -428,7 +385,6 @@ def count_within(joint: IntegerSet, around: frozenset[str]) -> PiecewiseQuasiPol
     return Counter(outside).count(sets.as_parameters(joint, names))
 
 
-# --- Loop domains as products of independent polyhedra
 # Most domains of kernels are products: tiles of one axis share no constraint with those of another.
 # Taken apart once, a domain is projected and counted factor by factor.
 
@@ -461,16 +417,12 @@ class FactoredDomain:
 
     def onto(self, names: frozenset[str]) -> tuple[Polyhedron, ...] | None:
         """Project onto some dimensions."""
-        result: list[Polyhedron] = []
         touched = {self._numbers[name] for name in names if name in self._numbers}
-        for number in sorted(touched | self._restricting):
-            dimensions, _ = self._factors[number]
-            projected = self._project(number, names & dimensions)
-            if projected is None:
-                return None
-            if projected.dimensions or projected.equalities or projected.inequalities:
-                result.append(projected)
-        return tuple(result)
+        numbers = sorted(touched | self._restricting)
+        result = [self._project(number, names & self._factors[number][0]) for number in numbers]
+        known = [part for part in result if part is not None]
+        kept = tuple(part for part in known if part.dimensions or part.rows)
+        return kept if len(known) == len(result) else None
 
     @memoize_method
     def _project(self, number: int, kept: frozenset[str]) -> Polyhedron | None:

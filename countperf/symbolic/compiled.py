@@ -38,7 +38,7 @@ class CompiledCounts(FieldsAlone):
     @cached_property
     def _function(self) -> Callable[..., Any]:
         source = CountSource(self.parameters, self.counts, arrays=True)
-        return source.defined(source.numbers())
+        return source.define_function(source.numbers())
 
     def at(self, values: Mapping[str, int]) -> list[int | Fraction]:
         """Return the counts at integer parameters, exactly."""
@@ -166,7 +166,7 @@ class CountSource:
         guards = [f"{self._polynomial(guard, 1)} >= 0" for guard in nonnegative]
         return guards + [f"{self._polynomial(guard, 1)} == 0" for guard in zero]
 
-    def defined(
+    def define_function(
         self, results: Sequence[str], names: Mapping[str, Any] | None = None
     ) -> Callable[..., list[Any]]:
         """Define the function of the lines and results, numbers and own names alone."""
@@ -200,12 +200,12 @@ class CountSource:
 
     def _power(self, atom: Atom, exponent: int) -> str:
         if exponent > 1:
-            return self.named(f"{self._power(atom, exponent - 1)}*{self._power(atom, 1)}")
+            return self.name_expression(f"{self._power(atom, exponent - 1)}*{self._power(atom, 1)}")
         if isinstance(atom, str):
             return self.variables[atom]
-        return self.named(f"{self._polynomial(atom.numerator, 1)} // {atom.denominator}")
+        return self.name_expression(f"{self._polynomial(atom.numerator, 1)} // {atom.denominator}")
 
-    def named(self, text: str) -> str:
+    def name_expression(self, text: str) -> str:
         """Return the variable that has the value of an expression, the same for the same text."""
         if text.isidentifier() or text.isdecimal():
             return text

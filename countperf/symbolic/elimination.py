@@ -1,32 +1,13 @@
 """Exact sums over the integer points of parametric polyhedra, by eliminating dimensions.
 
-What it computes
-    The sum of a quasi-polynomial weight over the integer points of a set given by affine equalities
-    and inequalities in dimensions and parameters, as guarded quasi-polynomials in the parameters.
+One dimension at a time is summed by Faulhaber's formula, for each pair of a lower and an upper
+bound where these are the tightest. That is decided on the rational bounds (rounding is monotone),
+so that domains stay affine. Where these do not cross, the rounded upper bound is at least the
+rounded lower one minus one, for which the formula gives zero.
 
-Method
-    1. Equalities are solved for a dimension, after a unimodular change of dimensions where no
-       coefficient is one. An equality left with parameters only becomes a congruence guard.
-    2. Dimensions that share neither a constraint nor a floor are summed apart (connected
-       components); the results are multiplied.
-    3. One dimension at a time is summed: for each pair of a lower and an upper bound, on the part
-       of the remaining space where these two are the tightest, by Faulhaber's formula. A bound with
-       a coefficient c > 1 is rounded, which brings a floor into the weight. Which bounds are
-       tightest is decided on the rational bounds (rounding is monotone), so domains stay affine,
-       and it suffices that the rational bounds do not cross: then the rounded upper bound is at
-       least the rounded lower one minus one, for which Faulhaber's formula gives zero.
-    4. A floor in the dimension to be summed is first replaced by a new dimension q with
-       d q <= numerator < d q + d, where the dimension's coefficient in it can be reduced to one;
-       else the dimension is split into residue classes, within which the floor is affine.
-
-Refused: unbounded sets; floors of products that involve the dimension that is summed; sums that
-need more residue classes, terms or steps than the limits below, which are there so that a count
-ends: such sets are left to others (`UncountableSetError`).
-
-Source of the idea: Verdoolaege et al. (2007), Counting integer points in parametric polytopes using
-Barvinok's rational functions, doi:10.1007/s00453-006-1231-0, whose piecewise quasi-polynomials
-these are; the elimination itself follows Pugh (1994), Counting solutions to Presburger formulas,
-doi:10.1145/178243.178254, with floors kept in the weight.
+Source: Pugh (1994), Counting solutions to Presburger formulas, doi:10.1145/178243.178254, with
+floors kept in the weight. Results are the piecewise quasi-polynomials of Verdoolaege et al. (2007),
+doi:10.1007/s00453-006-1231-0.
 """
 
 from __future__ import annotations
@@ -195,11 +176,9 @@ class _Sum:
             # is unimodular, so that points stay in one-to-one correspondence
             factors = {k: -(c // row[pivot]) for k, c in others.items()}
             terms = [(polyhedron.names[k - 1], factor) for k, factor in factors.items()]
-            old = {name: QuasiPolynomial.affine([(name, 1), *terms])}
+            weight = self.weight.substitute({name: QuasiPolynomial.affine([(name, 1), *terms])})
             sheared = polyhedron.add_column(pivot, factors)
-            return replace(
-                self, polyhedron=sheared, weight=self.weight.substitute(old)
-            ).solve_equalities()
+            return replace(self, polyhedron=sheared, weight=weight).solve_equalities()
         sign = 1 if row[pivot] > 0 else -1
         rest = tuple(0 if k == pivot else c for k, c in enumerate(row))
         expression = row_polynomial(rest, polyhedron.names) * -sign
@@ -215,12 +194,9 @@ class _Sum:
             return other[:pivot] + other[pivot + 1 :]
 
         kept = tuple(other for other in polyhedron.equalities if other is not row)
-        return _Sum(
-            replace(polyhedron, equalities=kept).map_rows(clear, without=name),
-            self.weight.substitute({name: expression}),
-            congruences,
-            self.depth,
-        ).solve_equalities()
+        solved = replace(polyhedron, equalities=kept).map_rows(clear, without=name)
+        weight = self.weight.substitute({name: expression})
+        return _Sum(solved, weight, congruences, self.depth).solve_equalities()
 
 
 class _Elimination:
@@ -233,8 +209,9 @@ class _Elimination:
     def sum(self, given: _Sum) -> tuple[Piece, ...]:
         """Sum a weight over a polyhedron."""
         if given.depth > _MAXIMUM_DEPTH:
-            where = describe(given.polyhedron)
-            raise UncountableSetError(f"its elimination does not end at {where}")
+            raise UncountableSetError(
+                f"its elimination does not end at {describe(given.polyhedron)}"
+            )
         self._spent += len(given.weight.terms) + 1
         if self._spent > _MAXIMUM_TERMS:
             raise UncountableSetError(f"its elimination makes more than {_MAXIMUM_TERMS} terms")
@@ -350,24 +327,15 @@ def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> str:
 def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:
     """Rows that say that the chosen bound is the tightest, the first of equal ones.
 
-    A bound (c, rest) stands for c x + rest >= 0 (lower) or -c x + rest >= 0 (upper): in both cases
-    it is the tighter, the smaller rest / c.
+    A bound (c, rest), of c x + rest >= 0 or -c x + rest >= 0, is the tighter, the smaller rest / c.
     """
-    coefficient, rest = bounds[chosen]
+    c, rest = bounds[chosen]
     rows: list[Row] = []
-    for index, (other_coefficient, other_rest) in enumerate(bounds):
-        if index == chosen:
-            continue
-        row = [
-            coefficient * o - other_coefficient * r for o, r in zip(other_rest, rest, strict=True)
-        ]
-        if index < chosen:
-            row[0] -= 1
-        rows.append(tuple(row))
+    for index, (other, other_rest) in enumerate(bounds):
+        if index != chosen:
+            row = [c * o - other * r for o, r in zip(other_rest, rest, strict=True)]
+            rows.append((row[0] - (index < chosen), *row[1:]))
     return rows
-
-
-# --- Polyhedra with fewer dimensions: tiled loops fused, dimensions projected out
 
 
 def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
@@ -394,13 +362,8 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
             continue
         width = alone[1][0] + 1
         joint = [r for r in polyhedron.rows if r[column] and r not in alone]
-        outer = {
-            k
-            for r in joint
-            for k in range(first, len(r))
-            if k != column and r[k] == width * r[column]
-        }
-        for k in outer:
+        columns = [k for k in range(first, first + len(names)) if k != column]
+        for k in {k for r in joint for k in columns if r[k] == width * r[column]}:
             if names[k - first] in kept:
                 continue
             aligned = _align_tile_columns(polyhedron, column, k, width, kept)
@@ -414,30 +377,24 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
 def _align_tile_columns(
     polyhedron: Polyhedron, tile: int, outer: int, width: int, kept: AbstractSet[str]
 ) -> Polyhedron | None:
-    """Shear other dimensions so that rows know the tile's columns by their sum only, else None.
-
-    With e = e' + q o, a row's coefficient of o grows by q times that of e.
-    """
+    """Shear other dimensions so that rows know the tile's columns by their sum only, else None."""
 
     def gap(row: Row) -> int:
         return width * row[tile] - row[outer]
 
-    def has_gaps(candidate: Polyhedron) -> bool:
-        return any(map(gap, candidate.equalities)) or any(
-            row[tile] and gap(row) and not _is_alone(row, tile) for row in candidate.inequalities
-        )
-
-    for column, name in enumerate(polyhedron.dimensions, start=polyhedron.first):
-        if not has_gaps(polyhedron):
+    for column, name in enumerate((*polyhedron.dimensions, ""), start=polyhedron.first):
+        if not any(map(gap, polyhedron.equalities)) and not any(
+            row[tile] and gap(row) and not _is_alone(row, tile) for row in polyhedron.inequalities
+        ):
             return polyhedron
-        if column in (tile, outer) or name in kept:
+        if column in (tile, outer) or name in kept or not name:
             continue
         quotients = {divmod(gap(row), row[column]) for row in polyhedron.rows if row[column]}
         if len(quotients) == 1:
             ((quotient, remainder),) = quotients
             if quotient and not remainder:
                 polyhedron = polyhedron.add_column(column, {outer: quotient})
-    return None if has_gaps(polyhedron) else polyhedron
+    return None
 
 
 def _fuse_columns(polyhedron: Polyhedron, tile: int, outer: int, width: int) -> Polyhedron:
@@ -486,12 +443,11 @@ def floors_in(weight: QuasiPolynomial, name: str) -> list[Floor]:
 def reduce_coefficient(floor: Floor, name: str) -> int:
     """Return the coefficient of a name in a floor, reduced to at most half the denominator.
 
-    Zero stands for a numerator that is not affine with the name outside inner floors: such a
-    floor is not lifted.
+    Zero stands for a numerator that is not linear: such a floor is not lifted.
     """
     if not floor.numerator.is_linear:
         return 0
-    coefficient = int(floor.numerator.terms.get(((name, 1),), 0))
+    coefficient = int(floor.numerator.coefficient_of(name))
     return coefficient - floor.denominator if 2 * coefficient > floor.denominator else coefficient
 
 
@@ -502,12 +458,11 @@ def lift_floor(
     names, d = polyhedron.names, floor.denominator
     fresh = next(q for q in map("_q{}".format, count()) if q not in names)
     replacement = QuasiPolynomial.name(fresh)
-    row = [0] * (1 + len(names))
-    for monomial, value in floor.numerator.terms.items():
-        row[0 if not monomial else 1 + names.index(str(monomial[0][0]))] = int(value)
-    reduced = reduce_coefficient(floor, name)
-    if row[1 + names.index(name)] != reduced:
-        row[1 + names.index(name)] = reduced
+    numerator = floor.numerator
+    row = [int(c) for c in (numerator.constant_term, *map(numerator.coefficient_of, names))]
+    place, reduced = 1 + names.index(name), reduce_coefficient(floor, name)
+    if row[place] != reduced:
+        row[place] = reduced
         replacement = replacement + QuasiPolynomial.name(name)
     lower = (*row, -d)
     upper = (-row[0] + d - 1, *(-c for c in row[1:]), d)
@@ -521,6 +476,7 @@ def period_of(floor: Floor, name: str) -> int:
     """Return a modulus m such that replacing the name by m times itself frees the floor of it."""
     period = 1
     for monomial, value in floor.numerator.terms.items():
+        own = floor.denominator // gcd(floor.denominator, int(value))
         for atom, exponent in monomial:
             if atom == name:
                 if len(monomial) > 1 or exponent > 1:
@@ -528,15 +484,10 @@ def period_of(floor: Floor, name: str) -> int:
                         f"{floor} cannot be summed over {name}: it is no floor of an affine "
                         "expression"
                     )
-                period = lcm(period, floor.denominator // gcd(floor.denominator, int(value)))
+                period = lcm(period, own)
             elif isinstance(atom, Floor) and name in atom.numerator.names():
-                inner = period_of(atom, name)
-                outer = floor.denominator // gcd(floor.denominator, int(value))
-                period = lcm(period, inner * outer)
+                period = lcm(period, own * period_of(atom, name))
     return period
-
-
-# --- Sums of quasi-polynomials over intervals of a name, by Faulhaber's formula
 
 
 @lru_cache(64)
@@ -562,9 +513,6 @@ def sum_over(
     before = lower - 1
     result = ZERO
     for exponent, coefficient in weight.coefficients_in(name).items():
-        if exponent == 0:
-            result = result + coefficient * (upper - before)
-            continue
         partial = ZERO
         upper_power = before_power = ONE
         for value in power_sum_coefficients(exponent)[1:]:

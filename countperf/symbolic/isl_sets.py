@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
@@ -33,6 +33,14 @@ def names_of(integer_set: IntegerSet, *, parameters: bool) -> tuple[str, ...]:
     return tuple(integer_set.get_dim_name(kind, k) for k in range(integer_set.dim(kind)))
 
 
+def drop_parameters(integer_set: IntegerSet, names: Collection[str]) -> IntegerSet:
+    """Return a set for any values of some of its parameters for which it has points."""
+    for position in reversed(range(integer_set.dim(_DT.param))):
+        if integer_set.get_dim_name(_DT.param, position) in names:
+            integer_set = integer_set.project_out(_DT.param, position, 1)
+    return integer_set
+
+
 @lru_cache(1024)
 def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
     return isl.Space.create_from_names(
@@ -41,20 +49,16 @@ def _space(parameters: tuple[str, ...], dimensions: tuple[str, ...]) -> Any:
 
 
 def to_isl(polyhedron: Polyhedron) -> IntegerSet:
-    """Return a polyhedron as a basic set of isl.
+    """Return a polyhedron as a basic set of isl, by rows in PolyLib's format.
 
-    Its rows are given in PolyLib's format, which has no names. Matrices filled element by element
-    would cost 64 bytes of memory for each: islpy never frees the handle of an argument that isl
-    consumes.
+    Matrices filled element by element would leak: islpy never frees an argument that isl consumes.
     """
     parameters, dimensions = len(polyhedron.parameters), len(polyhedron.dimensions)
-    rows = [("0", row) for row in polyhedron.equalities]
-    rows += [("1", row) for row in polyhedron.inequalities]
-    text = [f"{len(rows)} {parameters + dimensions + 2} {dimensions} 0 0 {parameters}"]
-    for kind, (constant, *values) in rows:
-        text.append(
-            " ".join(map(str, [kind, *values[parameters:], *values[:parameters], constant]))
-        )
+    text = [f"{len(polyhedron.rows)} {parameters + dimensions + 2} {dimensions} 0 0 {parameters}"]
+    for kind, rows in enumerate((polyhedron.equalities, polyhedron.inequalities)):
+        for constant, *values in rows:
+            columns = [kind, *values[parameters:], *values[:parameters], constant]
+            text.append(" ".join(map(str, columns)))
     unnamed = isl.BasicSet("\n".join(text))
     return isl.BasicSet.from_constraint_matrices(
         _space(polyhedron.parameters, polyhedron.dimensions),
@@ -67,9 +71,8 @@ def to_isl(polyhedron: Polyhedron) -> IntegerSet:
 def write_rows(basic_set: IntegerSet) -> tuple[list[list[int]], list[list[int]]]:
     """Return the equalities and inequalities of a basic set.
 
-    They are read from isl's text in PolyLib's format: the numbers of rows and columns, then the
-    rows, each of which starts with its kind. That is much faster than asking isl for one
-    coefficient after the other.
+    isl's text in PolyLib's format is the numbers of rows and columns, then rows, each after its
+    kind. That is much faster than asking for one coefficient after the other.
     """
     printer = isl.Printer.to_str(isl.DEFAULT_CONTEXT).set_output_format(isl.format.POLYLIB)
     words = printer.print_basic_set(basic_set).get_str().split()
@@ -107,12 +110,11 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
         with limit_operations(_SPLITTING_OPERATIONS, "splitting a set into disjoint parts"):
             pieces = whole.compute_divs().make_disjoint().compute_divs().get_basic_sets()
     names = tuple(f"_d{k}" for k in range(whole.dim(_DT.set)))
-    result: list[Polyhedron] = []
-    for piece in pieces:
-        extra = tuple(f"_e{k}" for k in range(piece.dim(_DT.div)))
-        lifted = piece.lift().flatten() if extra else piece
-        result.append(from_isl(lifted, parameters, names + extra))
-    return result
+    extras = [tuple(f"_e{k}" for k in range(piece.dim(_DT.div))) for piece in pieces]
+    return [
+        from_isl(piece.lift().flatten() if extra else piece, parameters, names + extra)
+        for piece, extra in zip(pieces, extras, strict=True)
+    ]
 
 
 def as_set(integer_set: IntegerSet) -> IntegerSet:
@@ -125,10 +127,8 @@ def as_set(integer_set: IntegerSet) -> IntegerSet:
 def in_fixed_order(integer_set: IntegerSet) -> IntegerSet:
     """Return a set with its parameters in the order of their names, and its constraints sorted.
 
-    Loopy adds parameters in the order of a Python set, which differs from process to process, and
-    isl keeps constraints in the order of their first columns. The number of steps of a count
-    depends on both, and thus whether it stays within its limit. Constraints beside existentials
-    stay as they are.
+    Loopy adds parameters in an order that differs from process to process, on which the number of
+    steps of a count depends, and thus whether it stays within its limit.
     """
     names = tuple(sorted(names_of(integer_set, parameters=True)))
     aligned = integer_set.align_params(_space(names, ()))
@@ -141,18 +141,13 @@ def in_fixed_order(integer_set: IntegerSet) -> IntegerSet:
 def _with_sorted_constraints(basic_set: IntegerSet) -> IntegerSet:
     if basic_set.dim(_DT.div):
         return basic_set
-    result = isl.BasicSet.universe(basic_set.get_space())
-    for constraint in sorted(basic_set.get_constraints(), key=str):
-        result = result.add_constraint(constraint)
-    return result
+    constraints = sorted(basic_set.get_constraints(), key=str)
+    everywhere = isl.BasicSet.universe(basic_set.get_space())
+    return reduce(isl.BasicSet.add_constraint, constraints, everywhere)
 
 
 def assumptions_text(assumptions: IntegerSet | None) -> str:
-    """Return isl's text of assumptions, conditions sorted; of the universe if there are none.
-
-    isl keeps conditions of divisibility in the order in which they came, which differs from process
-    to process.
-    """
+    """Return isl's text of assumptions, conditions sorted; of the universe if there are none."""
     if assumptions is None:
         return "{ : }"
     head, _, conditions = str(assumptions).removesuffix(" }").partition(" : ")
@@ -176,26 +171,17 @@ def limit_operations(number: int, what: str) -> Generator[None]:
     try:
         yield
     except (isl.Error, TypeError, ValueError) as error:  # numbers are printed as None then
-        if not _is_exhausted():
-            raise
-        raise UncountableSetError(
-            f"{what} is too complicated to be counted (more than {number} operations of isl)"
-        ) from error
+        try:
+            isl.Val("1")  # fails, as every operation, where isl has reached its limit
+        except isl.Error:
+            raise UncountableSetError(
+                f"{what} is too complicated to be counted (more than {number} operations of isl)"
+            ) from error
+        raise
     finally:
         context.set_max_operations(0)
         context.reset_operations()
 
-
-def _is_exhausted() -> bool:
-    """Return whether isl has reached its limit, which makes every operation fail."""
-    try:
-        isl.Val("1")
-    except isl.Error:
-        return True
-    return False
-
-
-# --- Counts and guards between isl's piecewise quasi-polynomials and ours
 
 _TEXT_OPERATIONS = 1_000_000
 _SHOWN = 200  # characters of a text, in messages
@@ -208,18 +194,15 @@ def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
     """
     if not all(g.is_affine for term in count.terms for g in (*term.nonnegative, *term.zero)):
         return None
-    try:
-        with limit_operations(_TEXT_OPERATIONS, "a count"):
-            return _disjoint_text(count)
-    except UncountableSetError:
-        return None
-
-
-def _disjoint_text(count: PiecewiseQuasiPolynomial) -> str:
     names = sorted(count.names())
     head = f"[{', '.join(names)}] -> " if names else ""
-    pieces = [isl.PwQPolynomial(f"{head}{{ {term} }}") for term in count.terms]
-    return str(reduce(isl.PwQPolynomial.add, pieces).coalesce()) if pieces else f"{head}{{ 0 }}"
+    try:
+        with limit_operations(_TEXT_OPERATIONS, "a count"):
+            pieces = [isl.PwQPolynomial(f"{head}{{ {term} }}") for term in count.terms]
+            joined = reduce(isl.PwQPolynomial.add, pieces).coalesce() if pieces else "{ 0 }"
+            return str(joined)
+    except UncountableSetError:
+        return None
 
 
 def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:

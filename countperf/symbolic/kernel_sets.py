@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-import islpy as isl
 import loopy.symbolic
 from loopy.symbolic import pw_aff_to_expr
-from pymbolic.primitives import Variable
 
 from countperf.errors import CountingError
 from countperf.symbolic.affine import NotAffineError, ToQuasiPolynomial
-from countperf.symbolic.isl_sets import IntegerSet, as_set, in_fixed_order, names_of
+from countperf.symbolic.isl_sets import (
+    IntegerSet,
+    as_set,
+    drop_parameters,
+    in_fixed_order,
+    names_of,
+)
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
-from countperf.symbolic.sets import restrict, under_assumptions
+from countperf.symbolic.sets import restrict
 
 _namedisl: Any = getattr(loopy.symbolic, "nisl", None)
 
@@ -59,15 +63,8 @@ def assumptions_of(kernel: Any) -> IntegerSet:
     assumptions = _set_of(kernel.assumptions)
     if _namedisl is None:
         return assumptions
-    return _onto_parameters(assumptions.params(), {*kernel.arg_dict, *kernel.all_params()})
-
-
-def _onto_parameters(assumptions: IntegerSet, known: Collection[str]) -> IntegerSet:
-    """Project assumptions onto some of their parameters."""
-    for position in reversed(range(assumptions.dim(isl.dim_type.param))):
-        if assumptions.get_dim_name(isl.dim_type.param, position) not in known:
-            assumptions = assumptions.project_out(isl.dim_type.param, position, 1)
-    return assumptions
+    unknown = {*names_of(assumptions, parameters=True)} - {*kernel.arg_dict, *kernel.all_params()}
+    return drop_parameters(assumptions.params(), unknown)
 
 
 def with_sets_in_fixed_order(kernel: Any) -> Any:
@@ -80,9 +77,8 @@ def with_sets_in_fixed_order(kernel: Any) -> Any:
 def with_assumptions_on_arguments(kernel: Any) -> Any:
     """Return a kernel without assumptions on what is no argument, such as on loop variables."""
     assumptions = assumptions_of(kernel)
-    if kernel.arg_dict.keys() >= {*names_of(assumptions, parameters=True)}:
-        return kernel
-    return _with_assumptions(kernel, _onto_parameters(assumptions, kernel.arg_dict))
+    unknown = {*names_of(assumptions, parameters=True)} - kernel.arg_dict.keys()
+    return _with_assumptions(kernel, drop_parameters(assumptions, unknown)) if unknown else kernel
 
 
 def _with_assumptions(kernel: Any, assumptions: IntegerSet) -> Any:
@@ -105,8 +101,7 @@ def replace_parameter(owned: Any, name: str, value: Any, allowed: Collection[str
             f"{', '.join(sorted(allowed)) or 'anything'}; assign it to a variable, such as "
             f'"<> bound = {value}", and pass bound'
         ) from error
-    position = names_of(plain, parameters=True).index(name)
-    (piece,) = plain.project_out(isl.dim_type.param, position, 1).get_basic_sets()
+    (piece,) = drop_parameters(plain, [name]).get_basic_sets()
     return _as_loopy_has_it(piece)
 
 
@@ -115,26 +110,6 @@ def bounds_of(kernel: Any, iname: str) -> tuple[Any, Any, Any]:
     bounds = kernel.get_iname_bounds(iname)
     ends = bounds.lower_bound_pw_aff, bounds.upper_bound_pw_aff
     return _as_isl(ends[0]), _as_isl(ends[1]), _as_isl(bounds.size)
-
-
-def never_negative(kernel: Any, points: Any, expression: Any, unsigned: Collection[str]) -> bool:
-    """Return whether an expression is known to be at least zero at a place in generated code.
-
-    `points` are the values that loop variables have there, a set of Loopy's; None if they may have
-    any. A loop variable by itself has those of its loop. Unsigned names are at least zero. What is
-    not affine is not known.
-    """
-    assumptions = as_set(assumptions_of(kernel)).params()
-    where = assumptions.from_params() if points is None else _set_of(points)
-    if isinstance(expression, Variable) and expression.name in kernel.all_inames():
-        where = domain_of(kernel, [expression.name])
-    try:
-        below = -ToQuasiPolynomial(lambda _: True)(expression) - 1
-        at_least_zero = [*map(QuasiPolynomial.name, unsigned), below]
-        where = restrict(where, nonnegative=at_least_zero)
-    except (NotAffineError, CountingError):
-        return False
-    return bool(under_assumptions(where, assumptions).is_empty())
 
 
 def group_counts_of(kernel: Any, instructions: Collection[str], callables: Any) -> dict[int, Any]:

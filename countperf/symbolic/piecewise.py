@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias
 
@@ -97,7 +97,7 @@ class PiecewiseQuasiPolynomial(Formula):
     @staticmethod
     def product(counts: Iterable[PiecewiseQuasiPolynomial]) -> PiecewiseQuasiPolynomial:
         """Return the product of counts."""
-        return reduce(operator.mul, counts, one_count())
+        return reduce(operator.mul, counts, ONE_COUNT)
 
     @staticmethod
     def from_value(value: QuasiPolynomial | Number) -> PiecewiseQuasiPolynomial:
@@ -139,13 +139,10 @@ class PiecewiseQuasiPolynomial(Formula):
         more, more_zero = frozenset(nonnegative), frozenset(zero)
         if not more and not more_zero:
             return self
-        return PiecewiseQuasiPolynomial(
-            (
-                Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value)
-                for t in self.terms
-            ),
-            self.approximations,
-        )
+        terms = [
+            Piece(_strongest(t.nonnegative | more), t.zero | more_zero, t.value) for t in self.terms
+        ]
+        return PiecewiseQuasiPolynomial(terms, self.approximations)
 
     def mark_as_bound(self, reasons: frozenset[str]) -> PiecewiseQuasiPolynomial:
         """Return this as no more than an upper bound, for further reasons."""
@@ -154,7 +151,7 @@ class PiecewiseQuasiPolynomial(Formula):
     def names(self) -> set[str]:
         """Return the parameters that occur."""
         polynomials = (p for t in self.terms for p in (t.value, *t.nonnegative, *t.zero))
-        return set[str]().union(*(polynomial.names() for polynomial in polynomials))
+        return set[str]().union(*(p.names() for p in polynomials))
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
         """Return the value at integer parameters, exactly."""
@@ -190,7 +187,7 @@ class PiecewiseQuasiPolynomial(Formula):
         """Read back what `to_document` wrote."""
         return _from_texts(
             tuple(
-                (entry["value"], tuple(entry.get("nonnegative", ())), tuple(entry.get("zero", ())))
+                (entry["value"], *(tuple(entry.get(kind, ())) for kind in ("nonnegative", "zero")))
                 for entry in document
             )
         )
@@ -234,15 +231,13 @@ def _normalize(term: Piece) -> Piece | None:
     """
     if not term.nonnegative and not term.zero:
         return term
-    if term.zero:
-        fixed, kept = find_fixed_parameters(term.zero)
-        if fixed:
-            open_guards = Piece(term.nonnegative, term.zero - kept, term.value)
-            term = _substitute(open_guards, fixed)
-            term = Piece(term.nonnegative, term.zero | kept, term.value)
-    if any(g.is_constant and g.constant_term < 0 for g in term.nonnegative):
-        return None
-    if any(g.is_constant and g for g in term.zero):
+    fixed, kept = find_fixed_parameters(term.zero)
+    if fixed:
+        term = _substitute(replace(term, zero=term.zero - kept), fixed)
+        term = replace(term, zero=term.zero | kept)
+    if any(g.is_constant and g.constant_term < 0 for g in term.nonnegative) or any(
+        g.is_constant and g for g in term.zero
+    ):
         return None
     return Piece(
         frozenset(g.primitive() for g in term.nonnegative if not g.is_constant),
@@ -256,12 +251,9 @@ def find_fixed_parameters(zero: _Guards) -> tuple[dict[str, QuasiPolynomial], _G
     fixed: dict[str, QuasiPolynomial] = {}
     kept: set[QuasiPolynomial] = set()
     for guard in zero:
-        names = guard.names()
-        (name, *more) = names or {""}
-        if more or not guard.is_linear or name in fixed or not names:
-            continue
-        coefficient = guard.terms[((name, 1),)]
-        if coefficient in (1, -1):
+        (name, *more) = guard.names() or {""}
+        coefficient = guard.coefficient_of(name)
+        if not more and guard.is_linear and name not in fixed and coefficient in (1, -1):
             fixed[name] = QuasiPolynomial.constant(-guard.constant_term * coefficient)
             kept.add(guard)
     return fixed, frozenset(kept)
@@ -338,20 +330,15 @@ def _from_texts(
     )
 
 
-def one_count() -> PiecewiseQuasiPolynomial:
-    """Return the count that is one everywhere."""
-    return PiecewiseQuasiPolynomial.from_value(ONE)
-
-
 def _strongest(guards: _Guards) -> _Guards:
     """Leave out guards that differ from others by a constant, and follow from them."""
     least: dict[QuasiPolynomial, QuasiPolynomial] = {}
     for guard in guards:
         slope = guard - guard.constant_term
-        other = least.get(slope)
-        if other is None or guard.constant_term < other.constant_term:
+        if guard.constant_term <= least.get(slope, guard).constant_term:
             least[slope] = guard
     return frozenset(least.values())
 
 
 ZERO_COUNT = PiecewiseQuasiPolynomial()
+ONE_COUNT = PiecewiseQuasiPolynomial.from_value(ONE)

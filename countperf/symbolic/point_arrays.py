@@ -1,7 +1,6 @@
 """Points of integer sets at given sizes: listed in arrays, by sub-group, and sorted into kinds.
 
-Kinds of points of a box are those at which some sets have the same slices. The box holds the
-numbers of work groups, and each set what the groups execute of something; the first dimensions of
+Kinds of points of a box are those at which some sets have the same slices; the first dimensions of
 a set are those of the box. Slices that differ by a shift are the same, if it grows by as much from
 each point to the next: those of a window that moves with the group.
 """
@@ -77,9 +76,9 @@ def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
     if basic.is_empty():
         return np.empty((depth, 0), np.int64)
     points = np.empty((0, 1), np.int64)
-    for level in range(depth):
-        outer = basic.project_out(_DT.set, level + 1, depth - level - 1).remove_divs()
-        bounds = isl_sets.from_isl(outer, (), polyhedron.dimensions[: level + 1])
+    for level in range(1, depth + 1):
+        outer = basic.project_out(_DT.set, level, depth - level).remove_divs()
+        bounds = isl_sets.from_isl(outer, (), polyhedron.dimensions[:level])
         points = _extend_points(points, _inequalities(bounds), limit)
     kept = np.ones(points.shape[1], bool)
     for row in _inequalities(polyhedron):
@@ -140,23 +139,17 @@ def find_sub_groups_executing(
     names = names_of(executed, parameters=False)
     added = [f"_lane{axis}" for axis in sorted(extents) if axis not in lanes]
     whole = sets.add_dimensions(sets.union([executed]), [*names, *added])
-    position = ZERO
-    stride = 1
-    hidden: set[str] = set()
+    position, stride = ZERO, 1
     for axis in sorted(extents):
-        name = lanes.get(axis, f"_lane{axis}")
-        item = QuasiPolynomial.name(name)
+        item = QuasiPolynomial.name(lanes.get(axis, f"_lane{axis}"))
         if axis not in lanes:
             whole = sets.restrict(whole, nonnegative=[item, extents[axis] - 1 - item])
-        hidden.add(name)
         position = position + item * stride
         stride *= extents[axis]
-    kept = [name for name in names if name not in hidden]
+    kept = [name for name in names if name not in position.names()]
     number = position.floor_divide(sub_group_size) if stride > sub_group_size else ZERO
     image = sets.image(whole, [*map(QuasiPolynomial.name, kept), number])
-    for place, name in enumerate((*kept, SUB_GROUP)):
-        image = image.set_dim_name(_DT.set, place, name)
-    return image
+    return sets.name_dimensions(image, (*kept, SUB_GROUP))
 
 
 class Membership:
@@ -166,13 +159,11 @@ class Membership:
         self._set = sets.union([integer_set])
         self.names = names_of(self._set, parameters=False)
         self.is_empty = bool(self._set.is_empty())
-        bounds: list[tuple[int, int]] = []
         found = {} if self.is_empty else sets.constant_bounds(self._set)
-        for name, (low, high) in found.items():
-            if low is None or high is None:
+        for name, ends in found.items():
+            if None in ends:
                 raise CountingError(f"the loop '{name}' is not bounded in {self._set}")
-            bounds.append((low, high))
-        self.bounds = tuple(bounds)
+        self.bounds: tuple[Any, ...] = tuple(found.values())
         self._guards = isl_sets.guards_of(sets.as_parameters(self._set, self.names).params())
 
     def onto(self, names: Sequence[str]) -> Membership:
@@ -258,7 +249,8 @@ def parts_by_place(extents: Sequence[int], executed: Sequence[IntegerSet] = ()) 
 
     Without sets, parts are weighted by their size, and represented by their middle.
     """
-    for ranges in product(*map(_parts, extents)):
+    parts = ((range(1), range(1, n - 1), range(max(1, n - 1), n)) for n in extents)
+    for ranges in product(*(filter(None, along_axis) for along_axis in parts)):
         members = _box(ranges)
         size = prod(map(len, ranges))
         total = sum(_size(_within(members, part)) for part in executed)
@@ -276,19 +268,11 @@ def kinds_in_order(
     """Return the kind of each point, first axis fastest; None for more points than a limit."""
     if prod(extents) > limit:
         return None
-    order = np.zeros(prod(extents), np.intp)
-    steps = [prod(extents[:axis]) for axis in range(len(extents))]
+    order = np.zeros(tuple(extents), np.intp)
     for number, kind in enumerate(kinds[1:], start=1):
         points, _ = points_of_set(kind.members, {}, limit)
-        order[sum(column * step for column, step in zip(points.values(), steps, strict=True))] = (
-            number
-        )
-    return order
-
-
-def _parts(extent: int) -> list[range]:
-    parts = (range(1), range(1, extent - 1), range(max(1, extent - 1), extent))
-    return [part for part in parts if part]
+        order[tuple(points.values())] = number
+    return order.ravel(order="F")
 
 
 def place_in_box(part: IntegerSet, axes: Sequence[int], number: int) -> IntegerSet:
@@ -306,9 +290,7 @@ def _box(ranges: Sequence[range]) -> IntegerSet:
 
 
 def _name_dimensions(integer_set: IntegerSet) -> IntegerSet:
-    for k in range(integer_set.dim(_DT.set)):
-        integer_set = integer_set.set_dim_name(_DT.set, k, f"_i{k}")
-    return integer_set
+    return sets.name_dimensions(integer_set, map("_i{}".format, range(integer_set.dim(_DT.set))))
 
 
 def _within(box: IntegerSet, part: IntegerSet) -> IntegerSet:

@@ -1,9 +1,7 @@
-"""Quasi-polynomials: polynomials with rational coefficients in names and floors.
+"""Quasi-polynomials: polynomials with rational coefficients in names and floors ("atoms").
 
-The values of this module are what every count is made of. A *quasi-polynomial* is a polynomial
-whose indeterminates ("atoms") are names (parameters, loop variables) and floors of integer
-polynomials divided by a positive integer. It is kept in a normal form: within a floor, what can be
-taken out of it has been taken out, so that equal values are mostly equal objects.
+They are kept in a normal form: what can be taken out of a floor has been taken out, so that equal
+values are mostly equal objects.
 """
 
 from __future__ import annotations
@@ -77,8 +75,7 @@ def _atom_key(atom: Atom) -> str:
 def _name_hash(name: str) -> int:
     """Return a hash that is the same in every process, unlike that of a Python string.
 
-    Sets of polynomials then have the same order everywhere, and counts the same number of steps:
-    whether a count stays within its limit must not change from run to run.
+    Whether a count stays within its limit of steps must not change from run to run.
     """
     return crc32(name.encode())
 
@@ -122,13 +119,8 @@ class QuasiPolynomial(Formula):
         return _make_trusted({(): _number(value)} if value else {})
 
     @staticmethod
-    def name(name: str) -> QuasiPolynomial:
-        """Return the indeterminate `name`."""
-        return _make_trusted({((name, 1),): 1})
-
-    @staticmethod
-    def atom(atom: Atom) -> QuasiPolynomial:
-        """Return a single atom as a polynomial."""
+    def name(atom: Atom) -> QuasiPolynomial:
+        """Return a single indeterminate, a name or a floor."""
         return _make_trusted({((atom, 1),): 1})
 
     @staticmethod
@@ -137,8 +129,6 @@ class QuasiPolynomial(Formula):
         terms: dict[Monomial, Number] = {((name, 1),): value for name, value in coefficients}
         terms[()] = constant
         return QuasiPolynomial(terms)
-
-    # --- queries
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -161,6 +151,10 @@ class QuasiPolynomial(Formula):
         """The coefficient of the empty monomial."""
         return self.terms.get((), 0)
 
+    def coefficient_of(self, name: str) -> Number:
+        """Return the coefficient of the monomial that is a name alone."""
+        return self.terms.get(((name, 1),), 0)
+
     def atoms(self) -> AbstractSet[Atom]:
         """Return the atoms that occur, those inside floors not included, in the order of terms."""
         return dict.fromkeys(atom for monomial in self.terms for atom, _ in monomial).keys()
@@ -177,41 +171,23 @@ class QuasiPolynomial(Formula):
     def is_affine(self) -> bool:
         """True if the degree in names and floors is at most one, inside floors too."""
         return all(
-            not monomial
-            or (
-                len(monomial) == 1
-                and monomial[0][1] == 1
-                and (isinstance(monomial[0][0], str) or monomial[0][0].is_affine)
-            )
-            for monomial in self.terms
-        )
+            not monomial or (len(monomial) == 1 and monomial[0][1] == 1) for monomial in self.terms
+        ) and all(floor.is_affine for floor in self.floors())
 
     @property
     def is_linear(self) -> bool:
         """True if the degree is at most one, and there are no floors."""
-        return all(
-            not monomial
-            or (len(monomial) == 1 and monomial[0][1] == 1 and isinstance(monomial[0][0], str))
-            for monomial in self.terms
-        )
-
-    # --- arithmetic
+        return self.is_affine and not self.floors()
 
     def __add__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
-        more, less = (
-            self.terms,
-            other.terms if isinstance(other, QuasiPolynomial) else {(): other} if other else {},
-        )
+        if not isinstance(other, QuasiPolynomial):
+            other = QuasiPolynomial.constant(other)
+        more, less = self.terms, other.terms
         if len(more) < len(less):
             more, less = less, more
         terms = dict(more)
         for monomial, value in less.items():
-            present = terms.get(monomial)
-            if present is None:
-                terms[monomial] = value
-                continue
-            total = present + value
-            if total:
+            if total := terms.get(monomial, 0) + value:
                 terms[monomial] = _number(total)
             else:
                 del terms[monomial]
@@ -230,10 +206,8 @@ class QuasiPolynomial(Formula):
 
     def __mul__(self, other: QuasiPolynomial | Number) -> QuasiPolynomial:
         if not isinstance(other, QuasiPolynomial):
-            if other == 1:
-                return self
-            if not other:
-                return ZERO
+            if other in (0, 1):
+                return self if other else ZERO
             return _make_trusted({m: _number(c * other) for m, c in self.terms.items()})
         if len(other.terms) == 1 and () in other.terms:
             return self * other.terms[()]
@@ -243,9 +217,7 @@ class QuasiPolynomial(Formula):
         for left, left_value in self.terms.items():
             for right, right_value in other.terms.items():
                 monomial = _multiply_monomials(left, right)
-                product = left_value * right_value
-                present = terms.get(monomial)
-                terms[monomial] = product if present is None else present + product
+                terms[monomial] = terms.get(monomial, 0) + left_value * right_value
         return _make_trusted({m: _number(c) for m, c in terms.items() if c})
 
     __rmul__ = __mul__
@@ -267,7 +239,7 @@ class QuasiPolynomial(Formula):
         """
         if denominator < 1:
             raise ValueError(f"floor division by {denominator}: must be positive")
-        scale = lcm(*(c.denominator for c in self.terms.values())) if self.terms else 1
+        scale = lcm(*(c.denominator for c in self.terms.values()))
         denominator *= scale
         if denominator == 1:
             return self
@@ -279,14 +251,11 @@ class QuasiPolynomial(Formula):
                 outside[monomial] = quotient
             if remainder:
                 inside[monomial] = remainder
-        constant = int(inside.pop((), 0))
+        constant = inside.pop((), 0)
         if inside:
             common = gcd(denominator, *(int(c) for c in inside.values()))
-            denominator //= common
-            inside = {m: c // common for m, c in inside.items()}
-            constant //= common
-            inside[()] = constant
-            outside[((Floor(QuasiPolynomial(inside), denominator), 1),)] = 1
+            inside = {m: c // common for m, c in (*inside.items(), ((), constant))}
+            outside[((Floor(QuasiPolynomial(inside), denominator // common), 1),)] = 1
         return QuasiPolynomial(outside)
 
     def modulo(self, denominator: int) -> QuasiPolynomial:
@@ -295,13 +264,9 @@ class QuasiPolynomial(Formula):
 
     def substitute(self, replacements: Mapping[str, QuasiPolynomial]) -> QuasiPolynomial:
         """Replace names by quasi-polynomials, inside floors too."""
-
-        def replace(atom: Atom) -> QuasiPolynomial | None:
-            if isinstance(atom, str):
-                return replacements.get(atom)
-            return atom.substitute(replacements)
-
-        return self.map_atoms(replace)
+        return self.map_atoms(
+            lambda a: replacements.get(a) if isinstance(a, str) else a.substitute(replacements)
+        )
 
     def map_atoms(self, replace: Callable[[Atom], QuasiPolynomial | None]) -> QuasiPolynomial:
         """Replace each atom by what `replace` returns for it; None keeps it."""
@@ -312,10 +277,9 @@ class QuasiPolynomial(Formula):
         for monomial, value in self.terms.items():
             kept = tuple(part for part in monomial if part[0] not in replaced)
             product = _make_trusted({kept: value})
-            if len(kept) < len(monomial):
-                for atom, exponent in monomial:
-                    if atom in replaced:
-                        product = product * replaced[atom] ** exponent
+            for atom, exponent in monomial:
+                if atom in replaced:
+                    product = product * replaced[atom] ** exponent
             result = result + product
         return result
 
@@ -329,13 +293,9 @@ class QuasiPolynomial(Formula):
 
     def without_common_powers(self, names: AbstractSet[str]) -> QuasiPolynomial:
         """Return this divided by the powers of some names that all monomials have in common."""
-        common: dict[Atom, int] | None = None
-        for monomial in self.terms:
-            if common is None:
-                common = {atom: e for atom, e in monomial if atom in names}
-            else:
-                powers = dict(monomial)
-                common = {a: min(e, powers[a]) for a, e in common.items() if a in powers}
+        powers = [dict(monomial) for monomial in self.terms]
+        lowest = {a: min(p.get(a, 0) for p in powers) for a in self.atoms() if a in names}
+        common = {atom: e for atom, e in lowest.items() if e}
         if not common:
             return self
         return _make_trusted(
@@ -347,13 +307,9 @@ class QuasiPolynomial(Formula):
 
     def primitive(self) -> QuasiPolynomial:
         """Return a positive multiple with integer coefficients that have no common factor."""
-        if not self.terms:
-            return self
         scale = lcm(*(c.denominator for c in self.terms.values()))
         common = gcd(*(int(c * scale) for c in self.terms.values()))
-        if scale == common:
-            return self
-        return self * Fraction(scale, common)
+        return self * Fraction(scale, common) if common else self
 
     def evaluate(self, values: Mapping[str, int]) -> Number:
         """Return the value at integer values of all names, exactly."""
@@ -370,21 +326,17 @@ class QuasiPolynomial(Formula):
         if not self.terms:
             return "0"
         parts: list[str] = []
-        terms = list(self.terms.items())
-        if len(terms) > 1:
-            terms.sort(
-                key=lambda item: (
-                    -sum(e for _, e in item[0]),
-                    [(_atom_key(a), -e) for a, e in item[0]],
-                )
-            )
-        for monomial, value in terms:
+
+        def place(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
+            return -sum(e for _, e in monomial), [(_atom_key(a), -e) for a, e in monomial]
+
+        for monomial in sorted(self.terms, key=place) if len(self.terms) > 1 else self.terms:
             factors = [f"{a}^{e}" if e > 1 else str(a) for a, e in monomial]
-            sign = "-" if value < 0 else "+"
+            value = self.terms[monomial]
             size = abs(value)
             if size != 1 or not factors:
                 factors.insert(0, str(size) if isinstance(size, int) else f"({size})")
-            parts += [sign, "*".join(factors)]
+            parts += ["-" if value < 0 else "+", "*".join(factors)]
         head = "-" if parts[0] == "-" else ""
         return head + " ".join(parts[1:])
 
@@ -401,9 +353,6 @@ Conjunction: TypeAlias = frozenset[QuasiPolynomial]
 
 ZERO = QuasiPolynomial()
 ONE = QuasiPolynomial.constant(1)
-
-
-# --- Quasi-polynomials read back from the text that they print
 
 
 _OPERATORS: Mapping[type[ast.operator], Callable[..., QuasiPolynomial]] = {

@@ -1,13 +1,10 @@
-"""Integer sets of isl, as the rest of countperf needs them.
-
-This module and its neighbors in this package are the only users of islpy. Sets arrive from Loopy
-as opaque objects and leave as counts.
-"""
+"""Integer sets of isl, as the rest of countperf needs them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import islpy as isl
@@ -18,6 +15,7 @@ from countperf.symbolic.isl_sets import (
     Bounds,
     IntegerSet,
     as_set,
+    drop_parameters,
     from_isl,
     names_of,
     to_isl,
@@ -28,12 +26,25 @@ from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, Floor, QuasiPoly
 _DT = isl.dim_type
 
 
+def as_dimensions(parameter_set: IntegerSet) -> IntegerSet:
+    """Turn all parameters of a set of parameters into dimensions."""
+    whole = parameter_set.from_params() if parameter_set.is_params() else parameter_set
+    return whole.move_dims(_DT.set, 0, _DT.param, 0, whole.dim(_DT.param))
+
+
 def project_onto(integer_set: IntegerSet, keep: Iterable[str]) -> IntegerSet:
     """Project a set onto some of its dimensions, exactly."""
     wanted = set(keep)
     for position in reversed(range(integer_set.dim(_DT.set))):
         if integer_set.get_dim_name(_DT.set, position) not in wanted:
             integer_set = integer_set.project_out(_DT.set, position, 1)
+    return integer_set
+
+
+def name_dimensions(integer_set: IntegerSet, names: Iterable[str]) -> IntegerSet:
+    """Name the dimensions of a set, the first ones first."""
+    for position, name in enumerate(names):
+        integer_set = integer_set.set_dim_name(_DT.set, position, name)
     return integer_set
 
 
@@ -54,11 +65,7 @@ def without_parameters(integer_set: IntegerSet, names: Iterable[str]) -> Integer
     None if the points depend on them.
     """
     whole = as_set(integer_set)
-    wanted = set(names)
-    result = whole
-    for position in reversed(range(result.dim(_DT.param))):
-        if result.get_dim_name(_DT.param, position) in wanted:
-            result = result.project_out(_DT.param, position, 1)
+    result = drop_parameters(whole, set(names))
     return result if whole.is_equal(result.intersect_params(whole.params())) else None
 
 
@@ -107,10 +114,8 @@ def as_aff(expression: QuasiPolynomial, space: Any) -> Any:
 
 def rows_of(expressions: Iterable[QuasiPolynomial], names: Sequence[str]) -> tuple[Row, ...]:
     """Return affine expressions without floors as rows of integers."""
-    return tuple(
-        (int(e.constant_term), *(int(e.terms.get(((name, 1),), 0)) for name in names))
-        for e in (expression.primitive() for expression in expressions)
-    )
+    primitive = [expression.primitive() for expression in expressions]
+    return tuple((int(e.constant_term), *map(int, map(e.coefficient_of, names))) for e in primitive)
 
 
 def with_parameters(integer_set: IntegerSet, parameters: Iterable[str]) -> IntegerSet:
@@ -171,9 +176,7 @@ def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> Inte
         if pieces
         else _apply_functions(integer_set, functions)
     )
-    for k in range(len(functions)):
-        result = result.set_dim_name(_DT.set, k, f"_i{k}")
-    return result
+    return name_dimensions(result, map("_i{}".format, range(len(functions))))
 
 
 def _apply_functions(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
@@ -196,8 +199,7 @@ def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> 
     rows: list[Row] = [*wider.inequalities, *(tuple(-c for c in r) for r in wider.equalities)]
     rows += wider.equalities
     for k, function in enumerate(functions):
-        row = [int(function.constant_term)]
-        row += [int(function.terms.get(((name, 1),), 0)) for name in names]
+        row = [int(c) for c in (function.constant_term, *map(function.coefficient_of, names))]
         row += [-1 if j == k else 0 for j in range(count)]
         rows += [tuple(row), tuple(-c for c in row)]
     targets = tuple(f"_i{k}" for k in range(count))
@@ -247,7 +249,7 @@ def equalities(integer_set: IntegerSet) -> IntegerSet | None:
     return hull if hull.n_constraint() else None
 
 
-def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:
+def solve_dimensions(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:
     """Solve equalities for dimensions."""
     parameters = names_of(hull, parameters=True)
     dimensions = names_of(hull, parameters=False)
@@ -260,7 +262,7 @@ def determined(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPo
         terms = zip((*dimensions, *parameters), row[:count] + row[last:-1], strict=True)
         left = QuasiPolynomial.affine(terms, row[-1]).substitute(solved).primitive()
         for name in candidates:
-            factor = left.terms.get(((name, 1),), 0)
+            factor = left.coefficient_of(name)
             if abs(factor) == 1:
                 value = QuasiPolynomial.name(name) - left * factor
                 solved = {n: v.substitute({name: value}) for n, v in solved.items()}
@@ -276,11 +278,9 @@ def constant_bounds(integer_set: IntegerSet) -> Bounds:
     for name in names_of(whole, parameters=False):
         line = project_onto(whole, [name])
         line = line.project_out(_DT.param, 0, line.dim(_DT.param))
-        low, high = (
-            value.to_python() if value.is_int() else None
-            for value in (line.dim_min_val(0), line.dim_max_val(0))
-        )
-        result[name] = (low, high)
+        ends = line.dim_min_val(0), line.dim_max_val(0)
+        low, high = (end.to_python() if end.is_int() else None for end in ends)
+        result[name] = low, high
     return result
 
 
@@ -291,12 +291,10 @@ def resolve_floors(expression: QuasiPolynomial, bounds: Bounds) -> QuasiPolynomi
         if isinstance(atom, str) or not atom.denominator:
             return None
         numerator = resolve_floors(atom.numerator, bounds)
-        unknown = numerator.floor_divide(atom.denominator)
-        if not numerator.is_linear or not all(
-            None not in bounds.get(name, (None,)) for name in numerator.names()
-        ):
+        unknown, names = numerator.floor_divide(atom.denominator), numerator.names()
+        if not numerator.is_linear or any(None in bounds.get(name, (None,)) for name in names):
             return unknown
-        slopes = {name: numerator.terms[(name, 1),] for name in numerator.names()}
+        slopes = {name: numerator.terms[(name, 1),] for name in names}
         low, high = (
             numerator.evaluate({n: bounds[n][(c < 0) ^ end] or 0 for n, c in slopes.items()})
             // atom.denominator
@@ -317,9 +315,6 @@ def at_values(integer_set: IntegerSet, values: Mapping[str, int]) -> IntegerSet:
                 result = result.fix_val(kind, position, isl.Val(int(value)))
                 result = result.project_out(kind, position, 1)
     return result
-
-
-# --- Sets taken apart: by the values of a quotient, into products
 
 
 _MAXIMUM_QUOTIENTS = 8
@@ -348,9 +343,6 @@ def quotients(
         else:
             return None
     return parts if len(parts) <= _MAXIMUM_QUOTIENTS else None
-
-
-# --- Sets that cover others, extremes on a set, and cells widened to the next step of a stride
 
 
 def is_all_or_nothing(part: IntegerSet, whole: IntegerSet, name: str) -> bool:
@@ -417,10 +409,9 @@ def extremes(
 
 def widen_on_line(cells: IntegerSet, step: QuasiPolynomial) -> IntegerSet:
     """Widen each point x of a one-dimensional set to the points from x to x + |step| - 1."""
-    name = "_x"
-    points = with_parameters(as_set(cells).set_dim_name(_DT.set, 0, name), step.names())
-    points = points.add_dims(_DT.set, 1).set_dim_name(_DT.set, 1, "_y")
-    x, y = QuasiPolynomial.name(name), QuasiPolynomial.name("_y")
+    points = with_parameters(as_set(cells).add_dims(_DT.set, 1), step.names())
+    points = name_dimensions(points, ("_x", "_y"))
+    x, y = map(QuasiPolynomial.name, ("_x", "_y"))
     forward = restrict(points, nonnegative=[y - x, x + step - y - 1])
     backward = restrict(points, nonnegative=[y - x, x - step - y - 1])
     return union([forward, backward]).project_out(_DT.set, 0, 1).coalesce()
@@ -433,33 +424,27 @@ def widen_lexicographically(
     steps: Sequence[QuasiPolynomial],
 ) -> IntegerSet | None:
     """Widen each cell of a compact array by a stride given digit by digit."""
-    if not all(s.is_constant for s in steps):
-        return None
     values = [int(s.constant_term) for s in steps]
     if all(v <= 0 for v in values):
         values = [-v for v in values]
-    if any(v < 0 for v in values):
+    if any(v < 0 for v in values) or not all(s.is_constant for s in steps):
         return None
     count = len(order)
     needed = {name for e in extents if e is not None for name in e.names()}
     points = with_parameters(as_set(cells), needed)
     names = names_of(points, parameters=False)
     points = _apply_functions(points, [QuasiPolynomial.name(names[axis]) for axis in order])
-    for digit in range(count):
-        points = points.set_dim_name(_DT.set, digit, f"_x{digit}")
     # pairs (cell, target): the target is the cell one step further, digits carried
-    pairs = points.add_dims(_DT.set, 2 * count)
-    for digit in range(count):
-        pairs = pairs.set_dim_name(_DT.set, count + digit, f"_t{digit}")
-        pairs = pairs.set_dim_name(_DT.set, 2 * count + digit, f"_z{digit}")
-    name = QuasiPolynomial.name
+    labels = [[f"_{letter}{digit}" for digit in range(count)] for letter in "xtz"]
+    pairs = name_dimensions(points.add_dims(_DT.set, 2 * count), chain(*labels))
+    x, t, z = ([*map(QuasiPolynomial.name, each)] for each in labels)
     carries: list[tuple[IntegerSet, QuasiPolynomial]] = [(pairs, ZERO)]
     for digit in reversed(range(count)):
         extent = extents[digit] if digit else None
         following: list[tuple[IntegerSet, QuasiPolynomial]] = []
         for region, carry in carries:
-            total = name(f"_x{digit}") + values[digit] + carry
-            gap = name(f"_t{digit}") - total
+            total = x[digit] + values[digit] + carry
+            gap = t[digit] - total
             if extent is None:
                 following.append((restrict(region, zero=[gap]), ZERO))
                 continue
@@ -470,9 +455,7 @@ def widen_lexicographically(
     inside = union([region for region, _ in carries])
     for digit, extent in enumerate(extents[1:], start=1):
         assert extent is not None
-        z = name(f"_z{digit}")
-        inside = restrict(inside, nonnegative=[z, extent - z - 1])
-    x, t, z = ([name(f"_{letter}{d}") for d in range(count)] for letter in "xtz")
+        inside = restrict(inside, nonnegative=[z[digit], extent - z[digit] - 1])
     inside = _order_digits(_order_digits(inside, x, z, or_equal=True), z, t, or_equal=False)
     return inside.project_out(_DT.set, 0, 2 * count).coalesce()
 
@@ -489,6 +472,4 @@ def _order_digits(
     parts = [
         restrict(integer_set, zero=gaps[:k], nonnegative=[gap - 1]) for k, gap in enumerate(gaps)
     ]
-    if or_equal:
-        parts.append(restrict(integer_set, zero=gaps))
-    return union(parts)
+    return union([*parts, *[restrict(integer_set, zero=gaps)] * or_equal])

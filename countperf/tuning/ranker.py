@@ -26,7 +26,7 @@ from countperf.counting.analysis import with_transactions
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.counting.frontend.producers import translation_unit
-from countperf.counting.frontend.schedule import scheduled
+from countperf.counting.frontend.schedule import schedule_unit
 from countperf.devices.device import DeviceLimits
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
 from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError
@@ -134,7 +134,7 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
     try:
         unit = build_variant(space, choice)
         stage = "schedule"
-        ready, resources = scheduled(unit)
+        ready, resources = schedule_unit(unit)
         if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
             return refuse("limits", too_much)
         stage = "count"
@@ -528,7 +528,7 @@ class Ranker:
             if len(chunk) > 1:
                 self.chunks.extendleft([point] for point in reversed(chunk))
                 return []
-            reason = f"the process that built and counted it was lost: {error.reason}"
+            reason = f"the process that built and counted it was lost: {error}"
             if error.is_late:
                 reason += f"; {errors.option('longest_s', 'SECONDS')} gives it more"
             return [Refused(choice=chunk[0][1], stage="build", reason=reason)]

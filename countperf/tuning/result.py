@@ -13,17 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, Literal, TypeAlias, get_type_hints
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-    TypeAdapter,
-    ValidationError,
-)
+import pydantic
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from countperf import text
 from countperf.devices.identity import DeviceIdentity
@@ -32,13 +23,8 @@ from countperf.errors import DocumentError, ParameterError, option
 from countperf.measuring.campaign import refuse_differences
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
 from countperf.text import Result, ShortRepr
-from countperf.tuning.ranker import (
-    PredictionTask,
-    RefusalCount,
-    Refused,
-    list_refusals,
-    write_refusals,
-)
+from countperf.tuning import ranker
+from countperf.tuning.ranker import Refused
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
@@ -96,21 +82,21 @@ class Plan:
     confidence: Share = 0.95  # at which it stops, and at which the regret is bounded
     # fraction of the best time that is not worth looking for
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.02
-    runs: PositiveInt = 10  # of a variant that may be the best
-    max_case_s: PositiveFloat = 1.0  # after so long a variant gets no third run, s
-    warm_up_s: Annotated[FiniteFloat, Field(ge=0)] = 0.05
+    runs: pydantic.PositiveInt = 10  # of a variant that may be the best
+    max_case_s: pydantic.PositiveFloat = 1.0  # after so long a variant gets no third run, s
+    warm_up_s: Annotated[pydantic.FiniteFloat, Field(ge=0)] = 0.05
     first_share: Share = 0.15
     ranking_share: Share = 0.5
-    rounds: PositiveInt = 5
+    rounds: pydantic.PositiveInt = 5
     # how far ``ln(measured / predicted)`` is held to scatter before anything is measured
-    prior_scatter: PositiveFloat = 0.5
+    prior_scatter: pydantic.PositiveFloat = 0.5
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(Plan, include_extras=True).items():
             value = getattr(self, name)
             try:
-                TypeAdapter[Any](hint).validate_python(value)
-            except ValidationError as error:
+                pydantic.TypeAdapter[Any](hint).validate_python(value)
+            except pydantic.ValidationError as error:
                 said = error.errors()[0]["msg"].removeprefix("Input ")
                 raise ParameterError(f"{name} is {value}; it {said}", parameter=name) from error
 
@@ -120,11 +106,11 @@ class Trial(ShortRepr):
     """A variant that was built, checked and run."""
 
     choice: dict[str, Value]  # which one
-    predicted_s: PositiveFloat  # what was predicted, before any correction, s
+    predicted_s: pydantic.PositiveFloat  # what was predicted, before any correction, s
     # time of each run, s
-    samples_s: Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
+    samples_s: Annotated[tuple[pydantic.PositiveFloat, ...], Field(min_length=1)]
     # how many of the runs, one after the other, were in the same memory
-    rounds: tuple[PositiveInt, ...] = ()
+    rounds: tuple[pydantic.PositiveInt, ...] = ()
     # low and high end of the prediction's interval, s
     interval_s: IntervalOfTimes | None = None
     interval_level: Share = 0.95  # the share of cases whose time the interval is to hold
@@ -167,7 +153,9 @@ class Outlook:
     """Knowledge of a search about the variants that it did not measure."""
 
     # variants that there are not, by stage, those that failed on the device included
-    refusals: Mapping[str, RefusalCount] = field(default_factory=dict[str, RefusalCount])
+    refusals: Mapping[str, ranker.RefusalCount] = field(
+        default_factory=dict[str, ranker.RefusalCount]
+    )
     predicted: NonNegativeInt  # variants with a prediction
     ranking_complete: bool  # whether all of the space was looked at
     regret_bound: float | None
@@ -223,7 +211,7 @@ class TuningResult(Outlook, Result):
                 **text.columns_of("at_s best_s", seconds),
                 **text.columns_of("is_winner"),
             },
-            parts=[text.Printed(notes=write_refusals(self.refusals))],
+            parts=[text.Printed(notes=ranker.write_refusals(self.refusals))],
             facts={
                 **text.extract(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
                 **text.extract(self, "numbers_checked", "predicted"),
@@ -232,7 +220,7 @@ class TuningResult(Outlook, Result):
                 "within_noise": [_list_facts(trial) for trial in self.within_noise],
                 "complete": self.ranking_complete,
                 "tried": [_list_facts(trial) for trial in self.tried],
-                "refused": list_refusals(self.refusals),
+                "refused": ranker.list_refusals(self.refusals),
             },
         )
 
@@ -343,10 +331,10 @@ class Entry(Part):
 class SearchHeader(Part):
     """The question of a search: space, sizes, device, weights, plan."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = pydantic.ConfigDict(extra="ignore")
     space: str
     parameters: tuple[str, ...]
-    sizes: dict[str, PositiveInt]
+    sizes: dict[str, pydantic.PositiveInt]
     statistics: dict[str, float | str] = Field(default_factory=dict)
     device: DeviceIdentity
     weights: str
@@ -358,19 +346,11 @@ VERSION = 3
 _KINDS: Mapping[str, type[Trial | Refused | End]] = {"tried": Trial, "refused": Refused, "end": End}
 
 
-def make_line(content: Trial | Refused | End) -> dict[str, Any]:
-    """Return a result as a line, but for the time that was spent."""
-    (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
-    values = asdict(content)
-    values.pop("statistics", None)
-    return {"kind": kind, **values}
-
-
 class Journal(AppendedLines):
     """A search's file, open for appending, to begin a search or to go on with it."""
 
     def __init__(
-        self, path: Path | str, task: PredictionTask, device: DeviceIdentity, plan: Plan
+        self, path: Path | str, task: ranker.PredictionTask, device: DeviceIdentity, plan: Plan
     ) -> None:
         self.entries: list[Entry] = []
         wanted = json.loads(json.dumps(_make_header(task, device, plan)))
@@ -382,7 +362,9 @@ class Journal(AppendedLines):
 
     def append(self, content: Trial | Refused | End, spent_s: float) -> None:
         """Write a line; it is on the disk when this returns."""
-        line = {**make_line(content), "spent_s": spent_s}
+        (kind,) = (name for name, of in _KINDS.items() if isinstance(content, of))
+        line = {"kind": kind, **asdict(content), "spent_s": spent_s}
+        line.pop("statistics", None)
         self.write(json.dumps(line, allow_nan=False) + "\n")
 
 
@@ -406,17 +388,16 @@ def _pair_fields(
     return pairs
 
 
-def read_journal(path: Path) -> tuple[SearchHeader, list[Entry]]:
-    """Read a file without going on with it: its header, and the entries."""
+def read_journal(path: Path) -> tuple[SearchHeader, tuple[Trial, ...]]:
+    """Read a file without going on with it: its header, and the variants that ran, in order.
+
+    Of one that ran again it is the line with all its runs.
+    """
     header, entries = _parse(path, split_lines(read_content(path), path=path))
-    return validate(SearchHeader, header, path=path, root="line 1: $"), entries
-
-
-def trials_in(entries: Iterable[Entry]) -> tuple[Trial, ...]:
-    """Return the variants that ran, in order: of one that ran again the line with all its runs."""
     ran = [entry.content for entry in entries if isinstance(entry.content, Trial)]
     last = {as_key(trial.choice): trial for trial in ran}
-    return tuple(sorted(last.values(), key=lambda trial: trial.at_s))
+    trials = tuple(sorted(last.values(), key=lambda trial: trial.at_s))
+    return validate(SearchHeader, header, path=path, root="line 1: $"), trials
 
 
 def _parse(
@@ -458,7 +439,7 @@ def _parse(
     return parse_lines(lines or ["{}"], parse_header, parse, path=path)
 
 
-def _make_header(task: PredictionTask, device: DeviceIdentity, plan: Plan) -> dict[str, Any]:
+def _make_header(task: ranker.PredictionTask, device: DeviceIdentity, plan: Plan) -> dict[str, Any]:
     """Say what a search is of, so that it goes on with nothing else."""
     space, weights = task.space, task.weights
     listed = repr([(name, list(values)) for name, values in space.parameters.items()])

@@ -18,33 +18,13 @@ from countperf.measuring import KernelCase
 from countperf.measuring.runner import CaseRunner
 from countperf.steps import defer_interrupts, end_if_interrupted, format_duration, report
 from countperf.text import choice_text, format_percent, format_quantity
+from countperf.tuning import ranker as rankers
+from countperf.tuning import result as results
 from countperf.tuning.candidates import FEWEST_RUNS, Candidates, is_hopeless
-from countperf.tuning.ranker import (
-    Predicted,
-    PredictionTask,
-    Ranker,
-    Ranking,
-    Refused,
-    Stage,
-    count_refusals,
-)
-from countperf.tuning.result import (
-    Budget,
-    End,
-    Journal,
-    Key,
-    Outlook,
-    Plan,
-    SearchInterrupt,
-    Stop,
-    Trial,
-    TuningResult,
-    as_key,
-    ties,
-)
+from countperf.tuning.ranker import Refused
 from countperf.tuning.space import Choice
 
-_STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
+_STAGES: Mapping[str, rankers.Stage] = {"build": "compile", "check": "results", "run": "run"}
 """Stages at which variants fail on the device, by those of measurements."""
 
 Progress = Callable[[str], None]
@@ -66,9 +46,9 @@ COLD = 3.0
 class VariantBench:
     """Measures variants on a device, one at a time."""
 
-    task: PredictionTask
+    task: rankers.PredictionTask
     runner: CaseRunner
-    plan: Plan
+    plan: results.Plan
     _: KW_ONLY
     most_s: float = math.inf  # after so long a variant gets no further runs, once it has two, s
     left_s: Callable[[], float] = lambda: math.inf
@@ -96,7 +76,7 @@ class VariantBench:
 def time_while_hopeful(
     runner: CaseRunner,
     case: KernelCase,
-    plan: Plan,
+    plan: results.Plan,
     best_s: float | None,
     cheap_s: float,
     most_s: float,
@@ -105,7 +85,7 @@ def time_while_hopeful(
     """Run a case while it may be the fastest and there is time, s; see `VariantBench.time`."""
     samples: list[float] = []
     cold: list[float] = []
-    with runner.loaded(case) as run:
+    with runner.load_case(case) as run:
         began_s = runner.clock.now()
         while len(samples) < plan.runs:
             sample = run().time_s
@@ -127,26 +107,26 @@ def time_while_hopeful(
 
 
 def tune_space(
-    task: PredictionTask,
+    task: rankers.PredictionTask,
     runner: CaseRunner,
-    budget: Budget,
+    budget: results.Budget,
     *,
     store: Path | str | None = None,
-    plan: Plan = Plan(),  # noqa: B008 - immutable
+    plan: results.Plan = results.Plan(),  # noqa: B008 - immutable
     executor: Executor | None = None,
     progress: Progress | None = None,
     began_s: float | None = None,
     longest_s: float | None = None,
     builders: Sequence[CaseRunner] = (),
-) -> TuningResult:
+) -> results.TuningResult:
     """Find the fastest variant of a space within a budget; `builders` build more at a time."""
     now = runner.clock.now
     began_s = now() if began_s is None else began_s
     with ExitStack() as stack:
         journal = None
         if store is not None:
-            journal = stack.enter_context(Journal(store, task, runner.identity, plan))
-        ranker = Ranker(
+            journal = stack.enter_context(results.Journal(store, task, runner.identity, plan))
+        ranker = rankers.Ranker(
             task,
             stack.enter_context(pool_or(executor)),
             now=now,
@@ -172,39 +152,39 @@ def tune_space(
 class _Search:
     """The state of one call of `tune_space`."""
 
-    task: PredictionTask
-    ranker: Ranker
+    task: rankers.PredictionTask
+    ranker: rankers.Ranker
     runners: Sequence[CaseRunner]
     threads: ThreadPoolExecutor  # one for each runner
-    budget: Budget
-    plan: Plan
-    journal: Journal | None
+    budget: results.Budget
+    plan: results.Plan
+    journal: results.Journal | None
     began_s: float
     say: Progress
 
     def __post_init__(self) -> None:
         self.before_s = 0.0  # what earlier sessions took, s
-        self.earlier_end: End | None = None
+        self.earlier_end: results.End | None = None
         self.known = Candidates(self.task.space.parameters, self.plan)
-        self.rounds: Counter[Key] = Counter()  # in which each was run
+        self.rounds: Counter[results.Key] = Counter()  # in which each was run
         most_s = (self.budget.seconds or math.inf) / 50
         self.benches = [
             VariantBench(self.task, runner, self.plan, most_s=most_s, left_s=self.left_s)
             for runner in self.runners
         ]
-        self.built_by: dict[Key, VariantBench] = {}
-        self.ranking: Ranking
+        self.built_by: dict[results.Key, VariantBench] = {}
+        self.ranking: rankers.Ranking
         for entry in [] if self.journal is None else self.journal.entries:
             content = entry.content
             self.before_s = max(self.before_s, entry.spent_s)
-            self.earlier_end = content if isinstance(content, End) else None
+            self.earlier_end = content if isinstance(content, results.End) else None
             if isinstance(content, Refused):
                 self.known.refuse(content)
-            elif isinstance(content, Trial):
+            elif isinstance(content, results.Trial):
                 self.known.learn(content)
-                self.rounds[as_key(content.choice)] += 1
+                self.rounds[results.as_key(content.choice)] += 1
 
-    def run(self) -> TuningResult:
+    def run(self) -> results.TuningResult:
         """Predict, measure, run the fastest again, and sum up; Ctrl-C ends each step."""
         try:
             with defer_interrupts():
@@ -215,7 +195,7 @@ class _Search:
         except KeyboardInterrupt as error:
             raise self.interrupt() from error
 
-    def recall_result(self) -> TuningResult | None:
+    def recall_result(self) -> results.TuningResult | None:
         """Return the result of a search that has ended, unless more may be spent now than then."""
         end = self.earlier_end
         if end is None or (end.stopped == "budget" and self.budget.exceeds(end.budget)):
@@ -223,7 +203,9 @@ class _Search:
         self.say("the search has ended before; its file has the answer")
         return self.make_result(end, self.before_s)
 
-    def write(self, content: Trial | Refused | End, spent_s: float | None = None) -> None:
+    def write(
+        self, content: results.Trial | Refused | results.End, spent_s: float | None = None
+    ) -> None:
         if self.journal is not None:
             self.journal.append(content, self.spent_s() if spent_s is None else spent_s)
 
@@ -275,7 +257,7 @@ class _Search:
         self.ranking = self.ranker.ranking()
         self.known.look(self.ranking)
 
-    def measure(self) -> Stop:
+    def measure(self) -> results.Stop:
         """Measure one variant after the other, and predict more while none is worth it."""
         while True:
             self.look()
@@ -312,9 +294,9 @@ class _Search:
         if (limit := self.budget.measurements) is not None:
             most = max(1, min(most, limit - self.done))
         points = self.known.promising(self.find_unreserved_s(), most)
-        builds: list[tuple[Predicted, Future[float]]] = []
+        builds: list[tuple[rankers.Predicted, Future[float]]] = []
         for bench, point in zip(self.benches, points, strict=False):
-            self.built_by[as_key(point.choice)] = bench
+            self.built_by[results.as_key(point.choice)] = bench
             builds.append((point, self.threads.submit(bench.build, point.choice)))
         self.wait_for([build for _, build in builds], self.plan.ranking_share)
         self.be_alone()
@@ -336,7 +318,7 @@ class _Search:
             if share and self.left_s(share) > 0:
                 self.ranker.work(0.0)
 
-    def try_variant(self, point: Predicted, build: Future[float]) -> None:
+    def try_variant(self, point: rankers.Predicted, build: Future[float]) -> None:
         label = self.task.space.label(point.choice)
         best_s = self.known.best_s
         try:
@@ -349,7 +331,7 @@ class _Search:
             self.known.refuse(refused)
             self.say(f"failed: {label}: {error}")
             return
-        tried = Trial(
+        tried = results.Trial(
             choice=point.choice,
             predicted_s=point.time_s,
             interval_s=point.interval_s,
@@ -360,14 +342,14 @@ class _Search:
         )
         self.write(tried)
         self.known.learn(tried, build_s)
-        self.rounds[as_key(point.choice)] += 1
+        self.rounds[results.as_key(point.choice)] += 1
         if best_s is None or tried.time_s < best_s:
             self.say(f"{tried.time_s:.4g} s: {label}")
 
     def time_variant(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Time a variant where it was built."""
         end_if_interrupted()
-        bench = self.built_by.get(as_key(choice), self.benches[0])
+        bench = self.built_by.get(results.as_key(choice), self.benches[0])
         timing = self.threads.submit(bench.time, choice, best_s)
         self.wait_for([timing])
         return timing.result()
@@ -377,7 +359,7 @@ class _Search:
         self.be_alone()
         while len(self.known.tried) > 1 and self.left_s() > 0:
             fastest = self.known.fastest
-            key = as_key(fastest.choice)
+            key = results.as_key(fastest.choice)
             if self.rounds[key] >= self.plan.rounds:
                 return
             self.rounds[key] += 1
@@ -393,7 +375,7 @@ class _Search:
 
     # --- the end
 
-    def end(self, stopped: Stop) -> TuningResult:
+    def end(self, stopped: results.Stop) -> results.TuningResult:
         """Sum up, and write down that the search has ended, so that it is not begun again."""
         spent_s = self.spent_s()
         if not self.known.tried:
@@ -407,7 +389,7 @@ class _Search:
         self.write(end, spent_s)
         return self.make_result(end, spent_s)
 
-    def interrupt(self) -> SearchInterrupt:
+    def interrupt(self) -> results.SearchInterrupt:
         """Sum up a search that does not go on now."""
         spent_s = self.spent_s()
         self.look()
@@ -415,9 +397,9 @@ class _Search:
         counts = f"{self.ranking.predicted} variants predicted, {tried} ran, {failed} failed"
         result = self.make_result(self.sum_up("interrupted"), spent_s) if tried else None
         store = None if self.journal is None else str(self.journal.path)
-        return SearchInterrupt(result, store, counts)
+        return results.SearchInterrupt(result, store, counts)
 
-    def sum_up(self, stopped: Stop) -> End:
+    def sum_up(self, stopped: results.Stop) -> results.End:
         """Return what is known of variants that were not measured, as soon as one was."""
         ranking, known = self.ranking, self.known
         without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
@@ -425,21 +407,21 @@ class _Search:
         there = looked if ranking.complete else self.task.space.number_of_choices()
         unbounded = without + max(0, there - looked)
         is_alone = known.known == 1 and unbounded > 0
-        return End(
+        return results.End(
             stopped=stopped,
             budget=self.budget,
-            refusals={**ranking.refusals, **count_refusals(known.refused.values())},
+            refusals={**ranking.refusals, **rankers.count_refusals(known.refused.values())},
             predicted=ranking.predicted,
             ranking_complete=ranking.complete,
-            regret_bound=None if is_alone else known.regret(ties(known.ran, floor=0.0)[0]),
+            regret_bound=None if is_alone else known.regret(results.ties(known.ran, floor=0.0)[0]),
             bounded=known.known,
             unbounded=unbounded,
             ranking_s=ranking.seconds,
         )
 
-    def make_result(self, end: End, spent_s: float) -> TuningResult:
-        winner, within = ties(self.known.ran, floor=0.0)
-        return TuningResult(
+    def make_result(self, end: results.End, spent_s: float) -> results.TuningResult:
+        winner, within = results.ties(self.known.ran, floor=0.0)
+        return results.TuningResult(
             space=self.task.space.name,
             device=self.runners[0].identity.slug,
             weights=self.task.weights.name,
@@ -453,5 +435,5 @@ class _Search:
             confidence=self.plan.confidence,
             spent_s=spent_s,
             numbers_checked=self.task.space.reference is not None,
-            **{field.name: getattr(end, field.name) for field in fields(Outlook)},
+            **{field.name: getattr(end, field.name) for field in fields(results.Outlook)},
         )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LOST = 3  # exit status of a stage whose device is lost
 
 RENTAL = Profile(
-    protocol=QUICKLY.changed(
+    protocol=QUICKLY.with_values(
         name="rental", runs=14, drops=4, noise_limit=0.1, max_seconds=0.25, warm_up_s=0.0
     ),
     shapes_per_kernel=3,

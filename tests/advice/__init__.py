@@ -61,7 +61,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "time again when the machine is quiet",
         "time the kernel on the same device",
     ),
-    "is followed in tests/models/test_counted_caches.py": ("fit to either part",),
+    "is followed in tests/models/test_weights.py": ("fit to either part",),
     "is followed in tests/devices/compile/test_gpu_counts.py": (
         "follow all with …, which takes long",
     ),

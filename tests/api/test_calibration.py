@@ -19,6 +19,7 @@ from countperf.errors import DeviceError, MeasurementError, ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
+from countperf.models.fitting import prior
 from countperf.models.fitting.prior import CalibrationResult, KernelChoice, load_shipped_choice
 from countperf.models.library import list_fits, load_weights
 from countperf.models.weights import WeightSet
@@ -48,12 +49,15 @@ def test_what_is_asked_for_is_checked_first(options: dict[str, Any], said: str) 
         calibrate(**options)
 
 
-def _small() -> KernelChoice:
+def _find_small() -> KernelChoice:
     """Return the cheapest kernels of the choice, one size each."""
     choice = load_shipped_choice()
     cheap = sorted(choice.kernels[:60], key=lambda kernel: kernel.sizes[0].run_s)[:10]
     kernels = tuple(kernel.model_copy(update={"sizes": kernel.sizes[:1]}) for kernel in cheap)
     return choice.model_copy(update={"kernels": kernels})
+
+
+SMALL = _find_small()
 
 
 @pytest.fixture
@@ -78,17 +82,16 @@ def test_a_device_gets_weights_that_predict(
     tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
     calibrated = partial(
         calibrate,
         device=device,
         minutes=10.0,
         name="test",
         store=tmp_path / "c.jsonl",
-        choice=_small(),
         busy=True,  # the machine may be
     )
     result = calibrated()
-
     assert (result.name, result.without_code) == ("mine/test", "not read in this test")
     assert result.is_complete
     assert len(repr(result).splitlines()) <= MOST_LINES
@@ -98,12 +101,11 @@ def test_a_device_gets_weights_that_predict(
     assert weights.device == device.identity
     assert weights.source is not None
     assert weights.source.protocol == CALIBRATION.name
-    kernel = _small().kernels[0]
+    kernel = SMALL.kernels[0]
     prediction = predict(kernel.name, kernel.sizes[0].parameters, weights=weights)
     assert prediction.interval_s is not None
     low, high = prediction.interval_s
     assert 0 <= low < prediction.time_s < high
-
     again = calibrated()
     assert again.name == "mine/test"  # its own weights are replaced
     assert again.cases == result.cases  # nothing is measured again
@@ -129,10 +131,8 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         deadline=0.0,
         minutes=1.0,
     )
-    entries = [entry(kernel.name) for kernel in _small().kernels]
-
+    entries = [entry(kernel.name) for kernel in SMALL.kernels]
     cases = size_here(task, entries)
-
     names = [case.name for case in cases]
     assert len({case.kernel for case in cases}) <= 8
     assert len(set(names)) == len(names) >= 8
@@ -144,19 +144,16 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
-    calibrated = partial(
-        calibrate, device=device, minutes=10.0, name="b", store=store, choice=_small()
-    )
-    strict = CALIBRATION.changed(
+    calibrated = partial(calibrate, device=device, minutes=10.0, name="b", store=store)
+    strict = CALIBRATION.with_values(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
-
     with pytest.raises(MeasurementError, match=r"calibrate again.*pass busy=True"):
         calibrated()
-
     bad = len(MeasurementSet.read_file(store))
     assert 3 <= bad < 10
     assert not own.exists() or not list(own.glob("*/*.json"))

@@ -25,7 +25,6 @@ def on(*devices: Any, n: Any = 1 << 22, models: Any = None) -> DeviceAnswers:
 
 def test_times_are_those_of_the_functions_for_one_device() -> None:
     table = on("pocl-epyc-zen5", "nvidia-a100", models=["linear", "volkov"])
-
     linear, a100, zen5 = (one.prediction for one in table.answers)
     assert text_of(linear) == text_of(
         countperf.predict(KERNEL, weights="pocl-epyc-zen5", model="linear", n=1 << 22)
@@ -37,7 +36,6 @@ def test_times_are_those_of_the_functions_for_one_device() -> None:
 
 def test_rows_go_by_size_then_model_then_time() -> None:
     table = on("nvidia-v100", "nvidia-a100", n=[1 << 22, 1 << 20], models=["volkov", "roofline"])
-
     assert [(one.parameters["n"], one.model, one.device) for one in table.answers] == [
         (n, model, device)
         for n in (1 << 22, 1 << 20)
@@ -50,9 +48,7 @@ def test_rows_go_by_size_then_model_then_time() -> None:
 def test_a_device_that_cannot_answer_has_a_row_that_says_why(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.toml"
     damaged.write_text("clock_hz = = 3")
-
     table = on("nvidia-rtx-3090", FIT, "voodoo", damaged, models=["roofline", "volkov"])
-
     assert [(one.device, one.model, one.lacks) for one in table.answers] == [
         ("nvidia-rtx-3090", "roofline", ""),
         ("nvidia-rtx-3090", "volkov", "device.classes.load.global.32.latency"),
@@ -69,11 +65,9 @@ def test_a_device_that_cannot_answer_has_a_row_that_says_why(tmp_path: Path) -> 
 
 def test_devices_and_fits_are_named_by_files_too(tmp_path: Path) -> None:
     path, weights = tmp_path / "mine.json", tmp_path / "weights.json"
-    load_device("nvidia-v100").replaced(slug="mine").write_file(path)
+    load_device("nvidia-v100").with_values(slug="mine").write_file(path)
     load_weights("pocl-epyc-zen5", model="linear").write_file(weights)
-
     table = on(path, load_device("nvidia-a100"), weights)
-
     assert [(one.device, one.model) for one in table.answers] == [
         ("nvidia-a100", "roofline"),
         ("mine", "roofline"),
@@ -88,9 +82,7 @@ def test_weights_of_ones_own_are_named_beside_their_device(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     store_own_fit(load_weights("pocl-epyc-zen5", model="linear"), name="run")
-
     table = on("mine/run", models=["linear", "structural", "roofline"])
-
     assert [(one.device, one.weights, one.model, one.lacks) for one in table.answers] == [
         ("pocl-epyc-zen5", "mine/run", "linear", ""),
         ("pocl-epyc-zen5", "", "roofline", ""),

@@ -69,7 +69,6 @@ def test_shares_and_budget_bound_every_stage_but_the_fit(options: Options) -> No
     assert ran == [("first", 50.0), ("second", 35.0), ("third", 5.0)]
     assert progress.finished == ["second", "third"]
     assert Progress.read(options.folder) == progress
-
     (options.folder / "campaign.json").unlink()
     outcomes = ("first", "cut off", 50.0), ("second", "cut off", 35.0), ("fit", "done", 9.0)
     _, ran = _play(options, (*STAGES[:2], FIT), *outcomes)
@@ -79,9 +78,7 @@ def test_shares_and_budget_bound_every_stage_but_the_fit(options: Options) -> No
 def test_what_is_finished_is_not_run_again(options: Options) -> None:
     outcomes = ("first", "done", 1.0), ("second", "failed", 1.0), ("third", "done", 1.0)
     _play(options, STAGES, *outcomes)
-
     progress, ran = _play(options, STAGES, ("second", "done", 1.0))
-
     assert [name for name, _ in ran] == ["second"]
     assert set(progress.finished) == {"first", "second", "third"}
 
@@ -91,10 +88,8 @@ def test_what_comes_of_measurements_is_made_again_when_there_are_more(options: O
     names = ("more", "fit", "last", "rank")
     first = [(name, "cut off" if name == "last" else "done", 1.0) for name in names]
     _play(options, stages, *first)
-
     _, again = _play(options, stages, ("last", "done", 1.0), ("rank", "done", 1.0))
     progress, third = _play(options, stages)
-
     assert [name for name, _ in again] == ["last", "rank"]
     assert third == []
     assert set(progress.finished) == set(names)
@@ -105,7 +100,6 @@ def test_a_lost_device_gets_a_new_process_until_it_is_given_up(options: Options)
     rest = [(stage.name, "done", 1.0) for stage in STAGES]
     progress, _ = _play(options, STAGES, *lost, *rest)
     assert [entry["outcome"] for entry in progress.log][:3] == ["lost", "lost", "done"]
-
     stays = replace(options, folder=options.folder / "other")
     stays.folder.mkdir()
     progress, ran = _play(stays, STAGES[:1], *[("first", "lost", 1.0)] * 9)
@@ -141,9 +135,7 @@ def test_a_stage_is_a_process_that_ends_in_time(
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     began = time.monotonic()
-
     result = execute_stage(STAGES[0], options, 2.0)
-
     assert result[0] == outcome
     assert result[1].endswith(said) or outcome == "cut off"
     assert time.monotonic() - began < LONGEST_S
@@ -192,11 +184,9 @@ def test_a_stage_does_not_outlive_the_campaign(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _ORPHAN, str(tmp_path)]
     subprocess.run(command, check=True, timeout=LONGEST_S, env=environment)
-
     deadline = time.monotonic() + LONGEST_S
     while not (tmp_path / "ended").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-
     assert (tmp_path / "ended").exists()
 
 
@@ -204,9 +194,7 @@ def test_the_summary_of_what_is_there(options: Options) -> None:
     checks = {"a": "right", "b": "wrong numbers: out[0] is 1"}
     (options.folder / "checks.json").write_text(json.dumps(checks))
     log = [{"stage": "check", "outcome": "cut off", "seconds": 3.0, "said": "more to go"}]
-
     text = summary(options, Progress(log=log))
-
     assert "check: cut off in 3.0 s: more to go" in text
     assert "kernels: 1 right, 1 not" in text
     assert "  b: wrong numbers" in text
@@ -231,10 +219,8 @@ def test_variants_are_ranked_by_the_fit_that_there_is(
     gpu_stages.fit_and_evaluate(options)
     gpu_stages.rank_variants(options)
     assert "ranking of variants" not in summary(options, Progress())
-
     measure((*KERNELS, TEST_KERNEL, *variants)).write_file(options.store)
     gpu_stages.rank_variants(options)
-
     assert capsys.readouterr().out.splitlines()[-1].startswith("1 sets of variants")
     text = summary(options, Progress())
     assert "ranking of variants: linear model on pocl-testchip" in text
@@ -248,10 +234,8 @@ def test_devices_and_checks_on_a_real_device(
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     device = find_device()
     chosen = replace(options, device=device.label, deadline=time.time() + 60, families=("empty",))
-
     gpu_stages.check_kernels(chosen)
     gpu_stages.check_kernels(chosen)  # nothing is left to do
-
     checks = json.loads((options.folder / "checks.json").read_text())
     assert checks
     assert set(checks.values()) == {"right"}
@@ -261,7 +245,6 @@ def test_devices_and_checks_on_a_real_device(
 def test_every_kernel_of_the_campaign_is_compiled_in_the_rehearsal() -> None:
     kernels = campaign_kernels()
     names = {kernel.name for kernel in kernels}
-
     assert len(names) == len(kernels)
     assert "matmul-tiled/square/16x16/f64" in names
     assert any(name.startswith("variants-matmul") for name in names)

@@ -62,7 +62,6 @@ def test_launches_are_counted_and_predicted_at_their_sizes() -> None:
         _, (sums,) = rows(x=np.ones((4, 7)))
         _rows().executor()(x=np.ones((20, 30)))  # the same kernel, made anew
     rows(x=np.ones((20, 30)))  # after the end
-
     assert list(sums) == [7.0] * 4
     frame = log.to_frame()
     assert list(frame["parameters"]) == ["m = 30, n = 20", "m = 7, n = 4"]
@@ -79,13 +78,11 @@ def test_kernels_that_cannot_be_counted_are_rows_with_the_reason_and_statistics_
     inputs = {"x": np.ones((5, 8)), "lens": np.full(5, 3, np.int32)}
     with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
         _, (sums,) = _ragged().executor()(**inputs)
-
     assert list(sums) == [3.0] * 5
     (row,) = log.rows
     assert row["launches"] == 1
     assert "predicted_s" not in row
     assert "statistics={'j':" in row["reason"]
-
     with countperf.recording(
         weights=WEIGHTS, incomplete_ok=True, statistics={"ragged": {"j": 3}}
     ) as log:
@@ -121,7 +118,6 @@ def test_launches_on_a_device_are_recorded() -> None:
     unit = _rows().copy(target=lp.PyOpenCLTarget())
     with countperf.recording(weights=WEIGHTS, incomplete_ok=True) as log:
         unit.executor(context)(cl.CommandQueue(context), x=np.ones((20, 30), np.float32))
-
     (row,) = log.rows
     assert row["launches"] == 1
 
@@ -132,7 +128,6 @@ def test_recordings_may_lie_inside_each_other() -> None:
         rows(x=np.ones((2, 3)))
         with countperf.recording() as inner:
             rows(x=np.ones((2, 3)))
-
     assert [row["launches"] for row in (*outer.rows, *inner.rows)] == [2, 1]
     assert "no OpenCL device" in inner.rows[0]["reason"]  # C, and no weights are named
 
@@ -140,7 +135,6 @@ def test_recordings_may_lie_inside_each_other() -> None:
 def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
     arguments = "x f32 2*n+2; y f32 n+k; z f32 n; n,k i32"
     unit = made("i<n", "z[i] = x[2*i] + y[i + k]", arguments)
-
     # 2n + 2 = 12 and n + k = 8
     assert find_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}
     assert find_sizes(unit, {"k": 2}, {"y": (8,)}) == {"n": 6, "k": 2}

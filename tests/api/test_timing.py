@@ -18,23 +18,13 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf import errors
 from countperf.api.prediction import COMPILED_CHOICE
 from countperf.api.timing import time_kernel
 from countperf.cli import main
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
-from countperf.devices.discovery import find_device
-from countperf.errors import (
-    CountingError,
-    DeviceError,
-    DeviceMismatchError,
-    DocumentError,
-    KernelBuildError,
-    MeasurementError,
-    ParameterError,
-    PredictionError,
-    WrongResultError,
-)
+from countperf.devices.device import Device
 from countperf.figures import draw
 from countperf.measuring import KernelCase, Measurement, TimedSize
 from countperf.measuring import Timing as Timing
@@ -83,13 +73,9 @@ def timed(times_s: Mapping[int, float], spread: float = 0.0, **options: Any) -> 
     )
 
 
-# {{{ what is measured, and what that says
-
-
 def test_measured_times_stand_beside_predicted_ones() -> None:
     # predicted: 1 us + 2 ns * n
     timing = timed({1000: 3.3e-6, 4000: 9e-6})
-
     assert (timing.kernel, timing.device) == ("axpy", IDENTITY)
     assert (timing.weights, timing.model) == ("", "linear")  # made by hand, they have no name
     assert timing.runs == (({"n": 1000}, 3.3e-6), ({"n": 4000}, 9e-6))
@@ -137,13 +123,9 @@ def test_one_word_says_what_a_time_says(
 
 
 def test_what_has_no_weight_can_be_left_out() -> None:
-    weights = linear(
-        weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")),
-    )
-
+    weights = linear(weights=tuple(w for w in linear().weights if not w.feature.startswith("flop")))
     (refused,) = timed({1000: 3e-6}, weights=weights).sizes
     (only,) = timed({1000: 3e-6}, weights=weights, incomplete_ok=True).sizes
-
     assert refused.verdict == "no prediction"
     assert "flop.add.f32" in refused.reason
     # what is left is the launch
@@ -155,11 +137,9 @@ def test_what_has_no_weight_can_be_left_out() -> None:
 @pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
     kernel = made("i<64", "z[i] = x[i] + 1", "x,z f32 64")
-
     timing = time_kernel(
         kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
     )
-
     assert timing.runs == (({}, 1e-6),)
     assert "1.00 µs" in repr(timing)
     assert draw(timing).axes[0].get_xlabel() == "number of the size in the table, from 1"
@@ -167,28 +147,25 @@ def test_a_kernel_without_sizes_is_timed() -> None:
 
 def test_one_size_outside_the_assumptions_leaves_the_others_predicted() -> None:
     timing = timed({0: 1e-6, 1000: 3e-6})
-
     assert [size.verdict for size in timing.sizes] == ["no prediction", "inside"]
     assert "assum" in timing.sizes[0].reason
 
 
 def test_disagreeing_rounds_get_more_and_are_told() -> None:
     (only,) = timed({1000: 3e-6}, spread=0.5).sizes
-
     assert len(only.measurement.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
     assert not only.measurement.stable
 
 
 def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     class Small(FakeRunner):
-        def loaded(self, case: Any) -> Any:
+        def load_case(self, case: Any) -> Any:
             if case.parameters["n"] > 2000:
-                raise MeasurementError("no memory", case=case.name)
-            return super().loaded(case)
+                raise errors.MeasurementError("no memory", case=case.name)
+            return super().load_case(case)
 
     runner = Small(lambda *_: 3e-6)
     timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
-
     assert "no memory" in repr(timing)
     frame = timing.to_frame()
     assert list(frame["n"]) == [1000, 4000]
@@ -196,10 +173,11 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
     assert list(frame["measured_s"].isna()) == [False, True]
 
 
-@pytest.mark.parametrize("error", [KernelBuildError("bad code"), WrongResultError("wrong")])
+@pytest.mark.parametrize(
+    "error", [errors.KernelBuildError("bad code"), errors.WrongResultError("wrong")]
+)
 def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
     runner = FakeRunner(broken={"axpy": error})
-
     with pytest.raises(type(error), match=str(error)):
         time_kernel(AXPY, n=[1, 2], runner=runner, weights=linear(), protocol=PROTOCOL)
 
@@ -207,11 +185,11 @@ def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
 @pytest.mark.parametrize(
     ("kernel", "sizes", "error", "said"),
     [
-        (AXPY, {"n": 4, "m": 5}, ParameterError, "no parameter m .it has: n"),
-        (AXPY, {"n": [4, 4]}, ParameterError, "n=4 is there twice"),
-        (AXPY, {"n": []}, ParameterError, "no value"),
-        (PropertyVector.from_mapping({"groups": 1}), {}, CountingError, "no code to run"),
-        (3, {}, CountingError, "not int"),
+        (AXPY, {"n": 4, "m": 5}, errors.ParameterError, "no parameter m .it has: n"),
+        (AXPY, {"n": [4, 4]}, errors.ParameterError, "n=4 is there twice"),
+        (AXPY, {"n": []}, errors.ParameterError, "no value"),
+        (PropertyVector.from_mapping({"groups": 1}), {}, errors.CountingError, "no code to run"),
+        (3, {}, errors.CountingError, "not int"),
     ],
 )
 def test_what_cannot_be_timed_is_refused(
@@ -224,10 +202,8 @@ def test_what_cannot_be_timed_is_refused(
 def test_named_weights_of_another_device_are_refused_before_a_launch() -> None:
     runner = FakeRunner()
     other = linear(device=make_device())
-
-    with pytest.raises(DeviceMismatchError):
+    with pytest.raises(errors.DeviceMismatchError):
         time_kernel(AXPY, n=1000, runner=runner, weights=other)
-
     assert runner.rounds == []
     timing = time_kernel(AXPY, n=1000, runner=runner, weights=other, force=True, protocol=PROTOCOL)
     assert timing.sizes[0].predicted_s == pytest.approx(3e-6)
@@ -244,7 +220,6 @@ def test_the_model_is_chosen_as_for_a_prediction(
     monkeypatch.setattr("countperf.api.prediction.default_weights", lambda *_, **__: linear())
     monkeypatch.setattr("countperf.api.prediction.reading_weights", lambda *_: reading)
     timing = timed({1000: 3.3e-6}, weights=None)
-
     predicted_s = timing.sizes[0].predicted_s
     if reads:
         assert predicted_s == pytest.approx(7e-6)
@@ -269,17 +244,10 @@ def test_no_code_is_read_where_a_model_or_weights_are_given(
     assert timed({1000: 3.3e-6}, weights=None, model="linear").model_choice == ""
 
 
-# }}}
-
-# {{{ what is shown
-
-
 @pytest.mark.extra("plot")
 def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     times = {n: 1e-6 + 2e-9 * n for n in (100, 1000, 10000)}
-
     figure = draw(timed(times))
-
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     for name in ("measured", "predicted"):
@@ -295,11 +263,6 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
     assert [len(legend.get_texts()) for legend in figure.legends] == [2]
 
 
-# }}}
-
-# {{{ kept, and used as anchors
-
-
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -311,19 +274,15 @@ def test_the_figure_has_points_line_band_and_plain_ticks() -> None:
 def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: str) -> None:
     content = timed({1000: 3.3e-6}).to_object()
     content["sizes"][0] |= change
-
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(errors.DocumentError) as caught:
         Timing.from_object(content)
-
     assert caught.value.field == field
 
 
 def test_a_timing_anchors_like_its_runs() -> None:
     timing = timed({1000: 6e-6, 4000: 18e-6})
     prediction = countperf.predict(AXPY, n=777, weights=linear())
-
     anchored = prediction.anchored(timing)
-
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
     factor = 2 ** (0.25 / 0.255)
     assert anchored.time_s == pytest.approx(factor * float(prediction.time_s))
@@ -339,41 +298,29 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
     return countperf.predict(kernel, n=1000, weights=weights or linear(), anchors=[timing])
 
 
-_OTHER: Mapping[str, tuple[Callable[[Timing], object], type[Exception]]] = {
-    "is of 'axpy', and kernel 'scale' has other counts": (
-        lambda timing: _anchor(timing, _SCALE),
-        PredictionError,
-    ),
-    "is of fake-abacus": (
-        lambda timing: _anchor(timing, weights=linear(device=make_device())),
-        DeviceMismatchError,
-    ),
-    "counting rules 0": (
-        lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
-        PredictionError,
-    ),
-    "could not be counted in the source view": (
-        lambda timing: _anchor(_uncounted(timing)),
-        PredictionError,
-    ),
-    "was not made with fitted weights": (
-        lambda timing: replace(
-            countperf.predict(AXPY, n=5, weights=linear()), origin=None
-        ).anchored(timing),
-        PredictionError,
-    ),
+def _anchor_otherwise(timing: Timing) -> Prediction:
+    made = replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None)
+    return made.anchored(timing)
+
+
+_OTHER: Mapping[str, Callable[[Timing], object]] = {
+    "is of 'axpy', and kernel 'scale' has other counts": lambda timing: _anchor(timing, _SCALE),
+    "is of fake-abacus": lambda timing: _anchor(timing, weights=linear(device=make_device())),
+    "counting rules 0": lambda timing: _anchor(timing.model_copy(update={"counting_rules": 0})),
+    "could not be counted in the source view": lambda timing: _anchor(_uncounted(timing)),
+    "was not made with fitted weights": _anchor_otherwise,
 }
 
 
 @pytest.mark.parametrize("said", _OTHER)
 def test_a_timing_of_something_else_is_no_anchor(said: str) -> None:
-    anchor, error = _OTHER[said]
     timing = timed({1000: 6e-6})
     assert "after 1 measured run of" in str(
         _anchor(timing, count_kernel(AXPY, view="structure")).verdicts
     )
+    error = errors.DeviceMismatchError if said == "is of fake-abacus" else errors.PredictionError
     with pytest.raises(error, match=said):
-        anchor(timing)
+        _OTHER[said](timing)
 
 
 def _uncounted(timing: Timing) -> Timing:
@@ -388,10 +335,9 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
     timing = time_kernel(
         kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
     )
-
     same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
     assert len(timing.runs_of(same)) == 1
-    with pytest.raises(PredictionError, match="the statistics that its prediction gets"):
+    with pytest.raises(errors.PredictionError, match="the statistics that its prediction gets"):
         timing.runs_of(other)
 
 
@@ -401,7 +347,6 @@ def test_counts_and_predictions_are_the_same_in_every_process() -> None:
     other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     here: dict[str, Any] = {}
     exec(_DIGEST, here)
-
     assert other.stdout.strip() == str(here["digests"])
     assert here["digests"][-1] == here["digests"][-2]  # by name and as an object
 
@@ -421,55 +366,7 @@ for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": wei
 """
 
 
-# }}}
-
-# {{{ on a device
-
-
-KERNELS = """
-import loopy as lp
-import numpy as np
-
-axpy = lp.split_iname(lp.make_kernel(
-    "{ [i] : 0 <= i < n }", "z[i] = 2*x[i] + y[i]",
-    [lp.GlobalArg("x,y,z", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
-    assumptions="n >= 1", lang_version=(2018, 2), name="axpy"),
-    "i", 64, outer_tag="g.0", inner_tag="l.0")
-
-def inputs(rng, sizes):
-    print("making inputs")
-    return {name: np.full(sizes["n"], 2, np.float32) for name in ("x", "y")}
-
-def exits(rng, sizes):
-    raise SystemExit(3)
-
-def nothing(rng, sizes):
-    return 5
-
-def endless(rng, sizes):
-    import os, time
-    with open("number", "w") as file:
-        file.write(str(os.getpid()))
-    time.sleep(1000)
-"""
-
-
-@pytest.fixture
-def kernel_file(tmp_path: Path) -> Path:
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def device() -> str:
-    try:
-        return find_device().label
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
-FAST = PROTOCOL.changed(separation_s=0.0, extra_rounds=0)
+FAST = PROTOCOL.with_values(separation_s=0.0, extra_rounds=0)
 
 
 def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -478,10 +375,10 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 
 @pytest.mark.device
-def test_wrong_numbers_are_noticed_before_a_timing(device: str) -> None:
+def test_wrong_numbers_are_noticed_before_a_timing(device: Device) -> None:
     options: dict[str, Any] = {"weights": linear(), "force": True, "reference": _wrong}
-    runner = KernelRunner.open(find_device(device))
-    with pytest.raises(WrongResultError, match="wrong numbers: z"):
+    runner = KernelRunner.open(device)
+    with pytest.raises(errors.WrongResultError, match="wrong numbers: z"):
         time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
 
 
@@ -492,16 +389,16 @@ def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -
 
 
 @pytest.mark.device
-def test_a_computed_subscript_is_launched_if_the_user_says_so(device: str) -> None:
+def test_a_computed_subscript_is_launched_if_the_user_says_so(device: Device) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
-    runner = KernelRunner.open(find_device(device))
+    runner = KernelRunner.open(device)
     options: dict[str, Any] = {
         "weights": linear(),
         "force": True,
         "make_arguments": _make_identity_indices,
     }
     options |= {"runner": runner, "protocol": FAST, "statistics": {"x": "stride1"}}
-    with pytest.raises(KernelBuildError, match=r"nothing was launched.*unchecked=True"):
+    with pytest.raises(errors.KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)
     assert time_kernel(swapping, n=64, unchecked=True, **options).sizes
 
@@ -528,10 +425,10 @@ def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[st
     ],
 )
 def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
-    device: str, make: Any, longest_s: float, said: str
+    device: Device, make: Any, longest_s: float, said: str
 ) -> None:
     weights: dict[str, Any] = {"weights": linear(), "force": True}
-    with pytest.raises(MeasurementError, match=said):
+    with pytest.raises(errors.MeasurementError, match=said):
         time_kernel(
             *(AXPY, {"n": 64}),
             device=device,
@@ -544,11 +441,13 @@ def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
 
 @pytest.mark.device
 @pytest.mark.skipif(os.name != "posix", reason="needs signals of POSIX")
-def test_a_crash_costs_one_case_alone(device: str) -> None:
+def test_a_crash_costs_one_case_alone(device: Device) -> None:
     crashing = KernelCase(name="first", kernel=AXPY, parameters={"n": 64}, make_arguments=_crashing)
     other = replace(crashing, name="second", parameters={"n": 128}, check_parameters={"n": 128})
-    with ApartRunner(find_device(device)) as runner:
-        with pytest.raises(MeasurementError, match=r"first: .*the process of its own was lost"):
+    with ApartRunner(device) as runner:
+        with pytest.raises(
+            errors.MeasurementError, match=r"first: .*the process of its own was lost"
+        ):
             runner.check(crashing)
         runner.check(other)
         assert len(runner.time_round(other, FAST).samples_s) == FAST.runs
@@ -558,9 +457,9 @@ def test_a_crash_costs_one_case_alone(device: str) -> None:
 @pytest.mark.device
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
 def test_an_interrupt_ends_the_process_that_launches(
-    device: str, kernel_file: Path, tmp_path: Path
+    device: Device, kernel_file: Path, tmp_path: Path
 ) -> None:
-    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device.label]
     command += ["--arguments", f"{kernel_file}:endless"]
     number = tmp_path / "number"
     with subprocess.Popen(
@@ -575,29 +474,27 @@ def test_an_interrupt_ends_the_process_that_launches(
 
 
 @pytest.mark.device
-def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: str) -> None:
+def test_a_kernel_of_the_catalogue_brings_inputs_and_reference(device: Device) -> None:
     timing = time_kernel("n-body", n=256, device=device, protocol=FAST, model="linear")
     assert timing.kernel == "n-body"
 
 
 @pytest.mark.device
 def test_the_command_times_saves_and_anchors(
-    device: str, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    device: Device, kernel_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "axpy.json"
-    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device]
-
+    command = ["time", f"{kernel_file}:axpy", "n=1024,4096", "--device", device.label]
     command += ["--model", "linear"]  # no code is compiled to be read
     command += ["--arguments", f"{kernel_file}:inputs", "--output", str(saved), "--json"]
     assert main(command) == 0
-
     captured = capsys.readouterr()
     printed = json.loads(captured.out)
     runs = tuple((size["parameters"], size["measured_s"]) for size in printed["sizes"])
     assert [sizes for sizes, _ in runs] == [{"n": 1024}, {"n": 4096}]
     assert "making inputs" in captured.err
     assert Timing.read_file(saved).runs == runs
-    slug = find_device(device).identity.slug
+    slug = device.identity.slug
     if printed["weights"]:
         anchor = ["--weights", slug, "--model", "linear", "--anchor", str(saved)]
         assert main(["predict", f"{kernel_file}:axpy", "n=2048", *anchor]) == 0
@@ -616,21 +513,16 @@ def test_the_command_times_saves_and_anchors(
     ],
 )
 def test_arguments_that_are_none_are_refused(
-    device: str, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
+    device: Device, kernel_file: Path, function: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device]
-
+    command = ["time", f"{kernel_file}:axpy", "n=64", "--device", device.label]
     assert main([*command, "--arguments", f"{kernel_file}:{function}"]) == 1
     assert said in capsys.readouterr().err
 
 
-# }}}
-
-
 @pytest.mark.device
-def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: str) -> None:
+def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: Device) -> None:
     unit = made("i<n", "z[i] = 2*x[i]", "x,z f32 n", "...", assumptions="n >= 1", split="i:64")
-    runner = KernelRunner.open(find_device(device))
+    runner = KernelRunner.open(device)
     timing = time_kernel(unit, n=256, runner=runner, protocol=FAST, weights=linear(), force=True)
-
     assert timing.sizes[0].measurement.time_s > 0

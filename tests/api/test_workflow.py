@@ -10,24 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from countperf import errors
 from countperf.api import catalogue as measuring
 from countperf.api import evaluation as fitting
 from countperf.api import kernels, prediction
 from countperf.api.kernels import Kernel
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import caches_of
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, is_emitted
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, caches_of
+from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.errors import (
-    DataDependentControlFlowError,
-    DeviceError,
-    DeviceMismatchError,
-    DocumentError,
-    FitError,
-    KernelSpecificationError,
-)
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.measuring import MeasurementSet
 from countperf.models import library
@@ -62,7 +55,9 @@ def _of_paper(slug: str, *purposes: str) -> MeasurementSet:
     ],
 )
 def test_what_names_no_kernel_is_an_error(specification: str) -> None:
-    with pytest.raises(KernelSpecificationError, match=re.escape(specification.split(":")[0])):
+    with pytest.raises(
+        errors.KernelSpecificationError, match=re.escape(specification.split(":")[0])
+    ):
         kernels.load_kernel(specification)
 
 
@@ -74,7 +69,7 @@ def test_a_damaged_property_vector_names_its_field(tmp_path: Path) -> None:
     path = tmp_path / "vector.json"
     document = PropertyVector.from_mapping({"groups": 1}).to_document()
     path.write_text(json.dumps({**document, "counts": 3}))
-    with pytest.raises(DocumentError) as caught:
+    with pytest.raises(errors.DocumentError) as caught:
         kernels.load_kernel(str(path))
     assert (caught.value.path, caught.value.field) == (str(path), "$.counts")
 
@@ -98,15 +93,14 @@ def test_what_is_asked_for_is_measured() -> None:
     doubles = measuring.profile_entries(
         QUICK, "small", families=["arithmetic"], element_types=["f64"]
     )
-
     assert {e.purpose for e in usual} == {"measurement", "test"}
     assert [e.purpose for e in chosen] == ["test"] * 4 + ["application"] * 16
     assert {e.element_type for e in chosen} == {"f32", "f64"}
     assert [e.variant for e in named] == ["random", "banded"]
     assert {e.element_type for e in doubles} == {"f64"}
-    with pytest.raises(KernelSpecificationError, match="no test kernel of spmv"):
+    with pytest.raises(errors.KernelSpecificationError, match="no test kernel of spmv"):
         measuring.profile_entries(QUICK, "small", families=["spmv"], purposes=["test"])
-    with pytest.raises(KernelSpecificationError, match="matmul-tiled"):
+    with pytest.raises(errors.KernelSpecificationError, match="matmul-tiled"):
         measuring.profile_entries(QUICK, "small", families=["mm"])
 
 
@@ -115,7 +109,7 @@ def test_a_kernel_of_the_catalogue_brings_its_statistics() -> None:
     assert known["gmem.load.32.4ofn"] == 2 * (17 * 100 - 72)
     given = Kernel.of("spmv/banded", {}, {"j": 5}).count().evaluate(n=100)
     assert given["gmem.load.32.4ofn"] == 2 * 5 * 100
-    with pytest.raises(DataDependentControlFlowError, match="length"):
+    with pytest.raises(errors.DataDependentControlFlowError, match="length"):
         Kernel.of("spmv/banded").count()
     assert Kernel.of("spmv/random").statistics
 
@@ -127,12 +121,10 @@ def test_statistics_of_the_catalogue_are_those_of_each_size() -> None:
     )
     options: dict[str, Any] = {"weights": weights, "incomplete_ok": True}
     sizes = np.array([64, 4096])
-
     one, other = (prediction.predict("spmv/banded", n=n, **options) for n in sizes)
     both = prediction.predict("spmv/banded", n=sizes, **options)
     anchors = [({"n": 4096}, float(other.time_s))]
     anchored = prediction.predict("spmv/banded", n=64, anchors=anchors, **options)
-
     assert np.asarray(both.time_s).tolist() == [one.time_s, other.time_s]
     assert anchored.time_s == pytest.approx(one.time_s, rel=1e-12)
     assert np.all(
@@ -186,12 +178,10 @@ def test_a_published_model_is_the_default_and_predicts_from_its_slug(
 ) -> None:
     slug = "pocl-epyc-zen5"
     counts = {"flop.add.f32": 10**9, "gmem.load.32.stride1": 10**8, "groups": 4096, "launches": 1}
-
     paper = _of_paper(slug, "measurement", "test")
     judged = sum(m.purpose == "test" for m in paper)
     logs = LINEAR.model_copy(update={"name": "logs", "residual": "log"})
     folder = publishing.publish(paper, tmp_path, model=logs)
-
     monkeypatch.setattr(library, "fits_folders", lambda: (tmp_path,))
     chosen = prediction.predict(counts, weights=slug, level=0.9)
     linear = prediction.predict(counts, weights=slug, model="linear", level=0.9)
@@ -214,22 +204,14 @@ def test_the_fit_never_sees_test_kernels() -> None:
 
 
 def test_measurements_of_another_device_are_refused() -> None:
-    with pytest.raises(DeviceMismatchError):
+    with pytest.raises(errors.DeviceMismatchError):
         fitting.evaluate(shipped_measurements("pocl-epyc-zen5"), weights="intel-epyc-zen5")
 
 
-@pytest.fixture
-def label() -> str:
-    try:
-        return find_device().label
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.device
-def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, label: str) -> None:
+def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, device: Device) -> None:
     store = tmp_path / "campaign.jsonl"
-    options: dict[str, Any] = {"device": label, "profile": "quick", "families": ("empty",)}
+    options: dict[str, Any] = {"device": device.label, "profile": "quick", "families": ("empty",)}
     first = measuring.measure_catalogue(store=store, **options)
     size = store.stat().st_size
     again = measuring.measure_catalogue(store=store, **options)
@@ -237,7 +219,7 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, label: str) -> N
     assert store.stat().st_size < 1.5 * size
     weights = fitting.fit(again).weights
     assert set(weights.by_feature) == {"groups", "launches"}
-    with pytest.raises(FitError, match="no counted measurement"):
+    with pytest.raises(errors.FitError, match="no counted measurement"):
         fitting.evaluate(again, weights=weights)
 
 
@@ -248,7 +230,7 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, label: str) -> N
 def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     try:
         device = find_device("pocl:0")
-    except DeviceError as error:
+    except errors.DeviceError as error:
         pytest.skip(str(error))
     kernels = ("stride1/copy/256x1/f32", "transpose/tiled/16x16/f32", "spmv/banded/128x1/f32")
     shipped = shipped_measurements("pocl-epyc-zen5").select(lambda m: m.kernel in kernels)
@@ -262,9 +244,7 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
     store = tmp_path / "campaign.jsonl"
     without.write_file(store)
     said: list[str] = []
-
     noted = measuring.read_code(store, device="pocl:0", progress=said.append)
-
     assert MeasurementSet.read_file(store) == noted
     assert {m.kernel for m in noted} == set(kernels)
     for case in noted:
@@ -284,20 +264,18 @@ def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.device
-def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, label: str) -> None:
+def test_a_set_of_variants_is_measured_in_parts_and_ranked(tmp_path: Path, device: Device) -> None:
     store = tmp_path / "campaign.jsonl"
-
     first, again = (
         measuring.measure_variants(
             store=store,
-            device=label,
+            device=device.label,
             profile="quick",
             families=("variants-transpose",),
             count=count,
         )
         for count in (1, 2)
     )
-
     assert first.failures == again.failures == ()
     assert [m.case for m in again][: len(first)] == [m.case for m in first]
     assert {(m.family, m.purpose) for m in again} == {("variants-transpose", "variant")}
@@ -345,7 +323,7 @@ def test_recounting_makes_old_measurements_fit_again(tmp_path: Path) -> None:
     whole.select(lambda m: m.family == "transpose").write_file(store)
     old = store.read_text().replace(RULES, '"counting_rules": 1')
     store.write_text(old)
-    with pytest.raises(FitError, match="recount"):
+    with pytest.raises(errors.FitError, match="recount"):
         fitting.fit(store)
     renewed = fitting.recount(store)
     assert MeasurementSet.read_file(store) == renewed
@@ -367,9 +345,7 @@ def test_measurements_are_recounted_for_the_caches_of_their_device(tmp_path: Pat
         ),
     ).write_file(store)
     zen3 = load_hierarchy("amd-zen3").counted
-
     first, second = fitting.recount(store).measurements
-
     assert caches_of(first.properties or {}) == zen3  # whose code was read for 32 KiB, too
     assert caches_of(second.properties or {}) == zen3
     assert (first.code, second.code) == (one.code, None)

@@ -13,7 +13,7 @@ import pytest
 
 from countperf.cli import main
 from countperf.models.library import load_weights
-from countperf.tuning.result import Plan, Trial, make_line
+from countperf.tuning.result import Plan, Trial
 from tests.cli.conftest import Run
 
 pytest.importorskip("matplotlib", reason="figures need the extra 'plot'")
@@ -43,7 +43,7 @@ def _search(folder: Path) -> Path:
     ]
     tried.append(tried[1].again((6e-3, 6e-3), cut_short=False))
     path = folder / "search.jsonl"
-    lines = [header, *({**make_line(each), "spent_s": each.at_s} for each in tried)]
+    lines = [header, *({"kind": "tried", **asdict(each), "spent_s": each.at_s} for each in tried)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 

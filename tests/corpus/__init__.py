@@ -7,16 +7,10 @@ loops over data, temporaries, types, functions.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
-
-import loopy as lp
-from loopy.kernel.data import VectorizeTag
 
 Unit: TypeAlias = tuple[str, Callable[[], Any], Mapping[str, int]]
 
@@ -26,31 +20,3 @@ def all_units() -> dict[str, list[Unit]]:
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     modules = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     return {name: module.UNITS for name, module in modules.items() if hasattr(module, "UNITS")}
-
-
-_ADVICE = re.compile(r"(statistics|instruction_counts)=(\{.*?\}+)", re.DOTALL)
-_UNROLL = re.compile(r"loop '(\w+)'; tag it 'unr'")
-
-
-@dataclass(slots=True)
-class Try:
-    """A kernel, and how it is to be counted."""
-
-    unit: Any
-    statistics: dict[str, Any] = field(default_factory=dict[str, Any])
-    instruction_counts: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def follow(self, message: str) -> bool:
-        """Do what a message advises, literally; return whether it advises anything new."""
-        before = (self.unit, dict(self.statistics), dict(self.instruction_counts))
-        for option, text in _ADVICE.findall(message):
-            try:
-                found = ast.literal_eval(text)
-            except (SyntaxError, ValueError):
-                continue
-            getattr(self, option).update(found)
-        for iname in _UNROLL.findall(message):
-            kernel = lp.untag_inames(self.unit.default_entrypoint, iname, VectorizeTag)
-            self.unit = self.unit.with_kernel(kernel)
-            self.unit = lp.tag_inames(self.unit, {iname: "unr"})
-        return before != (self.unit, self.statistics, self.instruction_counts)

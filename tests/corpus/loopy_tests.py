@@ -8,7 +8,7 @@ from typing import Any
 import loopy as lp
 
 from tests.corpus import Unit
-from tests.kernels import arguments_of, made
+from tests.kernels import made
 
 LOCAL = lp.AddressSpace.LOCAL
 
@@ -104,29 +104,6 @@ def _scanned(*, is_local: bool) -> Any:
         tags="i:l.0" if is_local else None,
     )
     return lp.realize_reduction(unit, force_scan=True)
-
-
-def _vectorized(width: int, tag: str = "vec") -> Any:
-    return made(
-        f"i<n, c<{width}",
-        "z[i, c] = 5*x[i, c] + y[i, c]",
-        f"x,y,z f32 n,{width}; n i32",
-        arrays={"dim_tags": "c,vec"},
-        split="i:16",
-        tags={"c": tag},
-    )
-
-
-def _called() -> Any:
-    callee = lp.make_function(
-        "{ [i] : 0 <= i < 10 }",
-        "y[i] = 2*x[i] + x[9 - i]",
-        [*arguments_of("x f64 10"), *arguments_of("y f64 10", is_input=False)],
-        name="twice",
-        lang_version=(2018, 2),
-    )
-    caller = made("k<n", "o[k, :] = twice(a[k, :])", "a,o f64 n,10; n i32")
-    return lp.merge([caller, callee])
 
 
 def _precomputed() -> Any:
@@ -261,8 +238,5 @@ UNITS: list[Unit] = [
     ("stencil_prefetched", _stencil, _N),
     ("scan", partial(_scanned, is_local=False), {}),
     ("scan_local", partial(_scanned, is_local=True), {}),
-    *((f"vectors_of_{width}", partial(_vectorized, width), _N) for width in (2, 3, 4, 8)),
-    ("vectors_unrolled", partial(_vectorized, 4, "unr"), _N),
-    ("callee", _called, _N),
     ("precomputed", _precomputed, _N),
 ]

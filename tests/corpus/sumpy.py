@@ -26,9 +26,6 @@ GREEN: dict[str, tuple[int, str]] = {
     "yukawa3": (3, "exp(-lam*sqrt(r2))*rsqrt(r2)"),
     "biharmonic2": (2, "r2*log(sqrt(r2))"),
     "biharmonic3": (3, "sqrt(r2)"),
-    "helmholtz3_real": (3, "cos(lam*sqrt(r2))*rsqrt(r2)"),
-    "gradient3": (3, "-dx/(r2*sqrt(r2))"),
-    "elasticity3": (3, "rsqrt(r2) + dx*dy/(r2*sqrt(r2))"),
 }
 """Kernels of potentials by name: dimension, and value at the differences dx, dy, dz."""
 
@@ -90,9 +87,9 @@ def _helmholtz_complex() -> Any:
     )
 
 
-def _matrix(kernel: str) -> Any:
+def _matrix() -> Any:
     """Write the dense matrix of interactions."""
-    dim, value = GREEN[kernel]
+    dim, value = GREEN["yukawa3"]
     return made(
         "itgt<nt, isrc<ns",
         f"""
@@ -102,7 +99,7 @@ def _matrix(kernel: str) -> Any:
             matrix[itgt, isrc] = 0.5*{value}
         end
         """,
-        f"{points(dim)}; matrix f64 nt,ns; {'lam f64;' if 'lam' in value else ''} nt,ns i32",
+        f"{points(dim)}; matrix f64 nt,ns; lam f64; nt,ns i32",
         split="itgt:64",
     )
 
@@ -173,37 +170,21 @@ def _boxes_to_points(kernel: str, *, excludes_self: bool = False, tags: str = "g
     )
 
 
-def _associate() -> Any:
-    """Count the targets of boxes that lie close to one of their centers."""
-    distance = " + ".join(f"(targets[{a}, it] - centers[{a}, ic])**2" for a in range(2))
-    return made(
-        "it<nt, ic<nc",
-        f"close[it] = sum(ic, if({distance} < radius[ic]**2, 1, 0))",
-        "targets f64 2,nt sep,C; centers f64 2,nc sep,C; radius f64 nc; close i32 nt; nt,nc i32",
-        split="it:64",
-    )
-
-
 POINTS = {"nt": 1000, "ns": 800}
 IN_BOXES = {"nboxes": 64, "nt": 2000, "ns": 2000}
 
 UNITS: list[Unit] = [
-    *((f"p2p_{name}", partial(_pairs, name), POINTS) for name in GREEN),
+    *((f"p2p_{name}", partial(_pairs, name), POINTS) for name in GREEN if name != "biharmonic2"),
     ("p2p_f32", partial(_pairs, "laplace3", "f32"), POINTS),
     ("p2p_groups", _grouped, POINTS),
     ("p2p_stacked", partial(_pairs, "laplace2", tags="C,C"), POINTS),
     ("p2p_without_self", partial(_pairs, "laplace3", excludes_self=True), POINTS),
     ("p2p_helmholtz_complex", _helmholtz_complex, POINTS),
-    *((f"matrix_{name}", partial(_matrix, name), POINTS) for name in ("laplace2", "yukawa3")),
+    ("matrix_yukawa3", _matrix, POINTS),
     *(
         (f"subset_{name}", partial(_subset, name), {**POINTS, "nresult": 500})
         for name in ("laplace3", "biharmonic2")
     ),
-    *(
-        (f"boxes_{name}", partial(_boxes_to_points, name), IN_BOXES)
-        for name in ("laplace2", "laplace3")
-    ),
     ("boxes_without_self", partial(_boxes_to_points, "laplace3", excludes_self=True), IN_BOXES),
     ("boxes_sequential", partial(_boxes_to_points, "laplace2", tags="for"), IN_BOXES),
-    ("associate", _associate, {"nt": 1000, "nc": 100}),
 ]

@@ -112,7 +112,7 @@ _ELEMENTS: dict[str, tuple[int, int, str, str]] = {
 }
 
 
-def _wrapped(*, is_inlined: bool, dofs: int = 3) -> Any:
+def _wrapped(dofs: int) -> Any:
     """Return a loop over cells that gathers, calls an element kernel, and scatters."""
     element = lp.make_function(
         f"{{ [i, j] : 0 <= i, j < {dofs} }}",
@@ -143,8 +143,7 @@ def _wrapped(*, is_inlined: bool, dofs: int = 3) -> Any:
         f"u,y f64 n_dofs; cells i32 n,{dofs}; M f64 {dofs},{dofs};"
         f"t_u,t_a f64 {dofs} -; n,n_dofs i32",
     )
-    unit = lp.merge([wrapper, element])
-    return lp.inline_callable_kernel(unit, "element") if is_inlined else unit
+    return lp.inline_callable_kernel(lp.merge([wrapper, element]), "element")
 
 
 def _extruded() -> Any:
@@ -196,18 +195,14 @@ _EINSUMS = {
 _MAKERS: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
     **{f"element_{name}": (partial(_local, *parts), {}) for name, parts in _ELEMENTS.items()},
     "element_without_end": (partial(_local, *_ELEMENTS["mass_p1"], has_end=False), {}),
-    "cells_calling": (partial(_wrapped, is_inlined=False), {"n": 1000, "n_dofs": 600}),
-    "cells_inlined": (partial(_wrapped, is_inlined=True), {"n": 1000, "n_dofs": 600}),
-    "cells_p2": (partial(_wrapped, is_inlined=True, dofs=6), {"n": 1000, "n_dofs": 2100}),
+    "cells_inlined": (partial(_wrapped, 3), {"n": 1000, "n_dofs": 600}),
+    "cells_p2": (partial(_wrapped, 6), {"n": 1000, "n_dofs": 2100}),
     "extruded": (_extruded, {"n": 500, "n_dofs": 9000}),
     **{
         f"einsum_{name}": (partial(_contracted, text), {"n": 1000})
         for name, text in _EINSUMS.items()
     },
-    "einsum_untransformed": (
-        partial(_contracted, _EINSUMS["mass"], split=""),
-        {"n": 1000},
-    ),
+    "einsum_untransformed": (partial(_contracted, _EINSUMS["mass"], split=""), {"n": 1000}),
     "einsum_f32": (partial(_contracted, _EINSUMS["face_mass"], "f32"), {"n": 1000}),
 }
 

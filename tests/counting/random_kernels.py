@@ -97,7 +97,7 @@ def examine(case: KernelCase) -> Examination:
         if classes is None:
             executed, counted = run.properties(), _without_classes(counted)
         else:
-            executed = run.classified(classes[number])
+            executed = run.properties(classes[number])
         names = sorted({*counted, *executed})
         differences = {
             name: (counted.get(name, 0), executed.get(name, 0))

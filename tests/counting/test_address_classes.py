@@ -17,7 +17,7 @@ import pymbolic.primitives as p
 import pytest
 from loopy.symbolic import parse
 
-from countperf.counting import access_classes
+from countperf.counting import domains
 from countperf.counting.access_analysis import transactions
 from countperf.counting.analysis import analyze_kernel
 from countperf.counting.count_properties import count_kernel
@@ -235,7 +235,7 @@ def test_a_footprint_with_many_residues_does_not_take_long(monkeypatch: pytest.M
 
     It needs about as many operations of isl as are allowed; here it needs more.
     """
-    monkeypatch.setattr(access_classes, "FOOTPRINT_OPERATIONS", 300_000)
+    monkeypatch.setattr(domains, "_OPERATIONS", 300_000)
     vector = count_kernel(_kernel("a[i, (5*j) % 7]", "n,7"), view="structure", cache=False)
     counts = vector.evaluate(n=5, m=21)
     assert counts["gmem.load.32.1of2"] == 105  # of five lanes in seven, as if none lay between
@@ -322,9 +322,6 @@ def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
     assert values["gmem.load.32.stride1"] == 12 * 50 + 101  # and the lengths
 
 
-# {{{ layouts
-
-
 def test_padded_rows_use_their_share_of_what_they_step_over() -> None:
     padded = lp.GlobalArg("a", np.float32, shape="n,m", strides=("lda", 1))
     kernel = made("i<n, j<m", "o[i,j] = 2*a[i,j]", "o f32 n,m; n,m,lda i32", padded, split="i:8")
@@ -395,11 +392,6 @@ def test_nothing_depends_on_where_arrays_begin(offset: Any, more: str) -> None:
         assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
 
 
-# }}}
-
-# {{{ full blocks
-
-
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
     row = {1: "i", 2: "2*i", -1: "n - 1 - i"}[step]
@@ -414,18 +406,12 @@ def test_rows_of_three_axes_are_classed_by_closed_forms(step: int) -> None:
         assert _loads(vector, n=n, l=depth, m=m) == {expected: n * depth * m}
 
 
-# }}}
-
-
 def test_the_analysis_has_no_stride_where_some_items_step_otherwise() -> None:
     for expression, stride in (("a[i, (j + 2) % 40]", None), ("a[(i + 3) % n, j]", "1")):
         analysis = analyze_kernel(_kernel(expression, "n,m+40"))
         (load,) = (access for access in analysis.accesses if access.access.array == "a")
         lanes = next(s.stride for s in load.strides if (s.kind, s.axis) == ("local", 0))
         assert (None if lanes is None else str(lanes)) == stride
-
-
-# {{{ many classes
 
 
 @pytest.mark.parametrize(
@@ -474,6 +460,3 @@ def test_stencils_along_the_slowest_axis(
             expected[f"min.32.{load}"] = len(points)
         values = vector.evaluate(n=n, l=depth, m=m)
         assert {k[5:]: v for k, v in values.items() if k.startswith("gmem.") and v} == expected
-
-
-# }}}

@@ -10,8 +10,8 @@ import pytest
 from loopy.tools import LoopyKeyBuilder
 
 import countperf
+from countperf.counting.accesses import AssumedOrder
 from countperf.counting.analysis import with_transactions
-from countperf.counting.automatic import AssumedOrder
 from countperf.counting.vector import PropertyVector
 from countperf.devices.opencl import OpenClTarget
 from countperf.devices.targets import NvidiaCudaTarget

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +14,15 @@ import numpy as np
 import pytest
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.copies import generate_code, in_fixed_order
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import generate_code, in_fixed_order, prepare_unit
 from countperf.errors import CountingError, KernelBuildError
 from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind
 
 _SCRIPT = """
 import loopy as lp, numpy as np
-from countperf.counting.frontend.copies import in_fixed_order
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import in_fixed_order
+from countperf.counting.frontend.schedule import prepare_unit
 unit = lp.make_kernel(
     "{ [i, j, a, b, c, d]: 0 <= i, j < 16 and 0 <= a < 2 and 0 <= b < 3 and 0 <= c < 2"
     " and 0 <= d < 3 }",
@@ -32,7 +30,7 @@ unit = lp.make_kernel(
     [lp.GlobalArg("out,x,y", np.float32, shape=lp.auto)], lang_version=(2018, 2))
 unit = lp.tag_inames(unit, {"i": "l.0", **dict.fromkeys("abcd", "ilp.seq")})
 unit = lp.prioritize_loops(unit, "d,b")
-kernel, _ = prepared(unit)
+kernel, _ = prepare_unit(unit)
 loops = [item.iname for item in kernel.linearization if isinstance(item, lp.schedule.EnterLoop)]
 print(loops[:4])
 print(lp.generate_code_v2(in_fixed_order(unit)).device_code())
@@ -65,7 +63,7 @@ def test_others_are_left_to_loopy() -> None:
     kernel = unit.default_entrypoint.copy(silenced_warnings=("v1_scheduler_fallback",))
     unit = unit.with_kernel(kernel)
     assert in_fixed_order(unit) is unit
-    prepared(unit)
+    prepare_unit(unit)
     assert loopy.schedule.SchedulerState is state
 
 
@@ -107,20 +105,12 @@ def _called(kind: str) -> Any:
 COUNTED = {
     "a tile of narrow numbers, which C widens": (_unit("u16", split="i:32"), 40),
     "the same of bytes": (_unit("u8", split="i:32"), 40),
-    "a tile without an edge": (_unit("u32", assumptions="n>=1 and n mod 8 = 0", split="i:8"), 40),
-    "a loop": (_unit("u32"), 40),
-    "an end that is not negative": (_unit("u64", "i<n-5", assumptions="n >= 6"), 35),
-    "a triangle": (_unit("u32", "i<n,j<i", TRIANGLE), 780),
-    "a triangle from above": (_unit("u32", "i<n,j<n-i", TRIANGLE), 820),
-    "a sum that is compared": (_unit("u32", body=f"{DOUBLED} {{if=i + 3 >= n}}"), 3),
-    "a difference that is not negative": (
-        _unit("u32", body=f"{DOUBLED} {{if=i >= n - 3}}", assumptions="n >= 3"),
-        3,
-    ),
 }
 """Kernels, and how many products they compute for n = 40."""
 
 REFUSED = {
+    "a loop": _unit("u32"),
+    "a sum that is compared": _where("i + m >= n", "m u32"),
     "a tile": _unit("u32", split="i:32"),
     "a difference for equality": _unit("u32", body=f"{DOUBLED} {{if=i == n - 3}}"),
     "a tile in 64-bit arithmetic": _unit("u64", split="i:32", index_dtype=np.int64),
@@ -158,7 +148,7 @@ def test_what_cannot_wrap_counts_as_it_executes(name: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_may_wrap_is_neither_counted_nor_generated(name: str) -> None:
-    said = r"which unsigned numbers make wrong: \w+ \(uint(32|64)\); .*declare np\.int32"
+    said = r"which unsigned numbers make wrong: \w+ \(uint(32|64)\); declare np\.int32"
     with pytest.raises(CountingError, match=said):
         count_kernel(REFUSED[name])
     with pytest.raises(KernelBuildError, match=said):
@@ -194,16 +184,7 @@ def test_rows_are_refused_where_their_ends_are_kept_unsigned(
         "p u32 n+1; a,b f32 n; n i32",
     )
     if is_refused:
-        with pytest.raises(CountingError, match=r"make wrong: high \(uint32\)"):
+        with pytest.raises(CountingError, match=r"make wrong: high \(uint32\), low"):
             count_kernel(unit, statistics={"j": 3})
     else:
         assert count_kernel(unit, statistics={"j": 3}).evaluate(n=N)["flop.add.f32"] == 3 * N
-
-
-def test_the_assumption_that_is_advised_is_read() -> None:
-    unit = _unit("u32", "i<n-m", assumptions="m >= 0", more="m u32")
-    with pytest.raises(CountingError) as refused:
-        count_kernel(unit)
-    (condition,) = re.findall(r"lp\.assume\(kernel, '(.*?)'\)", str(refused.value))
-    counts = count_kernel(lp.assume(unit, condition)).evaluate({"n": 9, "m": 2})
-    assert counts["flop.mul.f32"] == 7

@@ -14,7 +14,7 @@ import pytest
 
 from countperf import analyze_kernel
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.counting.programs import kernel_programs
 from countperf.counting.size_parameters import require_sizes
 from countperf.counting.taxonomy import View
@@ -43,8 +43,6 @@ def _share(holds: Callable[[int, int], bool]) -> Fraction:
     """Return for which share of the elements something holds of row and position."""
     return Fraction(sum(holds(i, j) for i, j in ELEMENTS), len(ELEMENTS))
 
-
-# {{{ right values
 
 CASES: Mapping[str, tuple[Callable[[], Any], Mapping[str, Any]]] = {
     "a condition in a reduction": (
@@ -131,12 +129,6 @@ def test_a_class_that_data_decides_takes_a_pattern(view: View) -> None:
         count_kernel(unit, statistics={"j": 4}, view=view)
     vector = count_kernel(unit, statistics={"j": 4, "a": "1ofn"}, view=view)
     assert vector.evaluate(m=32)["gmem.load.64.1ofn"] == 4 * 32
-
-
-# }}}
-
-
-# {{{ refusals with advice
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -241,12 +233,6 @@ def test_a_stray_name_is_a_fault_that_names_the_term() -> None:
         require_sizes("rows", {"m"}, {"flop.add.f32": stray})
 
 
-# }}}
-
-
-# {{{ conditions on loop variables alone
-
-
 @pytest.mark.parametrize(
     "condition",
     ["(i > 2) == (i < 5)", "(i > 2) != (i < 5)", "not (i > 2 and i < 5) or i == 7"],
@@ -282,17 +268,11 @@ def test_remainders_of_real_numbers_are_refused_as_loopy_does(operator: str, vie
         count_kernel(unit, view=view)
 
 
-# }}}
-
-
 def test_too_few_subscripts_are_refused() -> None:
     unit = made("i<m, j<m", "s[i] = reduce(any, j, g[i, j])", "g,s i32 m,m; m i32")
     for statistics in ({}, {"acc_j": 0.5}):
         with pytest.raises(CountingError, match=r"'s\[i\]' has the wrong number of indices"):
             count_kernel(unit, statistics=statistics)
-
-
-# {{{ arg-extrema, in the views of compiled code too
 
 
 def _smallest() -> Any:
@@ -315,12 +295,6 @@ def test_compiled_arg_extrema_equal_executed_instructions(tmp_path: Path) -> Non
 def test_an_arg_extremum_waits_as_a_minimum_does() -> None:
     counts = count_kernel(_smallest(), view="structure").evaluate(m=5, n=7)
     assert counts["site.free.loop.1x1.chain.minmax.f64"] == 35
-
-
-# }}}
-
-
-# {{{ what Loopy refuses, and what it ignores
 
 
 def _axis_unused() -> Any:
@@ -404,6 +378,3 @@ def test_c_code_without_any_is_nothing(code: str, view: View) -> None:
         assert count_kernel(parallel, view=view).evaluate(m=33)["flop.mul.f64"] == 33
         assert "2.0 * v[" in str(generate_code(parallel).device_code())
     assert interpreted["flop.mul.f64"] == 33
-
-
-# }}}

@@ -27,7 +27,7 @@ from countperf.counting.analysis import analyze_kernel
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.device_programs import schedule_of
 from countperf.counting.domains import Domains
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.operations.source_view import SourceCounter
 from countperf.counting.programs import kernel_programs
@@ -50,8 +50,6 @@ def _names(cls: type) -> set[str]:
         if s.__module__ == "pymbolic.primitives" or s.__module__.startswith("loopy.")
     }
 
-
-# {{{ expression nodes
 
 i, n = p.Variable("i"), p.Variable("n")
 x, y = p.Variable("x")[i], p.Variable("y")[i]
@@ -164,7 +162,7 @@ def _counter() -> tuple[Any, Any]:
         "x,y,z f32 n; k,m i32 n; n i32",
         lp.GlobalArg("v", cltypes.float4, shape="n"),
     )
-    kernel, callables = prepared(t_unit)
+    kernel, callables = prepare_unit(t_unit)
     domains = Domains(kernel, callables, Counter(assumptions_of(kernel)), Statistics(kernel, {}))
     counter = SourceCounter(domains)
     return counter, kernel.id_to_insn["second"]
@@ -240,12 +238,6 @@ def test_what_loopy_replaces_counts_as_it_is_replaced(body: str, expected: dict[
     assert {name: counts[name] for name in expected} == expected
 
 
-# }}}
-
-
-# {{{ instructions
-
-
 INSTRUCTIONS = {
     "Assignment": "counted",
     "CallInstruction": "counted",
@@ -270,11 +262,6 @@ def test_c_code_is_refused_with_the_way_to_count_it(run: Callable[[Any], Any]) -
     with pytest.raises(UnsupportedExpressionError, match=message):
         run(made("i<n", [code], "z f32 n; n i32"))
 
-
-# }}}
-
-
-# {{{ schedule items
 
 ITEMS = {
     "EnterLoop": "read",
@@ -309,13 +296,10 @@ def test_schedules_of_kernels_have_the_items_that_are_read() -> None:
         "z f32 n; x f32 n,4; n i32",
         assumptions="n >= 4",
     )
-    kernel, _ = prepared(t_unit)
+    kernel, _ = prepare_unit(t_unit)
     seen = {type(item).__name__ for item in kernel.linearization}
     assert seen == {name for name, what in ITEMS.items() if what == "read"}
     assert len(schedule_of(kernel).programs) == 2
-
-
-# }}}
 
 
 def test_a_kernel_whose_types_are_not_known_is_refused() -> None:

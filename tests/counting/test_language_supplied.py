@@ -47,8 +47,6 @@ def _raw(predicates: frozenset[Any] = frozenset()) -> Any:
     return made("i<n", [raw, "y[i] = 2*x[i] {id=plain}"], "x,y,z f32 n; n i32", split="i:16")
 
 
-# {{{ counts of instructions
-
 SUPPLIED = {
     "flop.add.f32": 1,
     "flop.mul.f32": 1,
@@ -202,12 +200,6 @@ def test_supplied_counts_are_checked(supplied: Any, error: type[Exception], mess
         count_kernel(_raw(), instruction_counts=supplied)
 
 
-# }}}
-
-
-# {{{ statistics
-
-
 def _gather() -> Any:
     text = "y[i] = x[index[i]] + x[2*index[i]] + w[index[i]]"
     return made("i<n", text, "x,w,y f32 n; index i32 n; n i32", split="i:16")
@@ -342,9 +334,6 @@ def test_mean_trip_counts_make_only_what_is_in_the_loop_inexact() -> None:
     assert vector["flop.add.f32"].reason == "the caller's statistic for 'j'"
     assert vector["gmem.load.32.stride1"].exact
     assert vector["groups"].exact
-
-
-# }}}
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,6 @@ def test_others_are_not_known_and_stay_what_they_are(tmp_path: Path) -> None:
         countperf.load_kernel(f"{file}:number")
 
 
-# {{{ the released packages, which warn of what they use of their dependencies
-
 _WARNINGS = pytest.mark.filterwarnings("ignore")
 
 
@@ -157,6 +155,3 @@ def test_released_arraycontext_compiles_a_function_that_counts() -> None:
     counts = countperf.count_kernel(*caller.program_cache.values()).evaluate()
 
     assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (600, 600)
-
-
-# }}}

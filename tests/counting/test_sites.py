@@ -14,7 +14,7 @@ import countperf
 from countperf.counting.analysis import distinct_bytes, footprints_of
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.execution.sites import count_execution
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.site_keys import FootprintKey
 from countperf.models.function import ModelFunction, model_inputs
@@ -146,21 +146,6 @@ def _site_names(unit: Any) -> set[str]:
     return {n for n in count_kernel(unit, view="structure") if n.startswith("site.")}
 
 
-def test_sites_and_steps_of_a_column_sum() -> None:
-    unit = made(
-        "{ [i, j]: 0 <= i < n and 0 <= j < m }",
-        "out[i] = sum(j, a[j, i])",
-        "a f32 m,n; out f32 n; n,m i32",
-        assumptions="n >= 1 and m >= 1",
-        split="i:32",
-    )
-    assert _site_names(unit) >= {
-        "site.free.loop.32x1.gmem.load.32.next.l1_reuse",
-        "site.free.loop.32x1.chain.add.f32",
-        "site.free.flat.32x1.gmem.store.32.next",
-    }
-
-
 def test_idle_slots_of_a_guarded_fetch() -> None:
     entry = catalog.entry("finite-differences/16x16/f32")
     # 18 x 18 points by 16 x 16 items, two rounds along each axis
@@ -226,16 +211,6 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
     assert counts["site.free.loop.32x1.carried"] == 2 * 320
 
 
-def test_long_code_outside_of_loops_is_flat() -> None:
-    copies = "+".join(f"a[{32 * j} + i + y] * {j + 2}" for j in range(40))
-    for rows in (8, 1):
-        domain = f"{{ [i, y]: 0 <= i < 8 and 0 <= y < {rows} }}"
-        declared = f"a f32 2000; out f32 8,{rows}"
-        unit = made(domain, f"out[i, y] = {copies}", declared, assumptions="")
-        unit = lp.tag_inames(unit, {"i": "l.0", "y": "l.1"})
-        assert _structure(unit)[f"site.free.flat.8x{rows}.flop.fma.f32"] == 39 * 8 * rows
-
-
 @pytest.mark.parametrize(
     ("tag", "copies", "statement"),
     [
@@ -256,21 +231,6 @@ def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, stateme
     as_items = apply_policy(ExecutionPolicy(), operations)
     assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
     assert all(name.startswith("issue.vector") for name in as_items)
-
-
-def test_copies_behind_barriers_are_not_packed() -> None:
-    unit = made(
-        "{ [i, j, k]: 0 <= i, k < 32 and 0 <= j < 4 }",
-        """
-        <float32> tile[k] = a[k] {id=fetch}
-        out[j, i] = fmin(tile[31 - i], b[j, i]) {dep=fetch}
-        """,
-        "b,out f32 4,32; a f32 32",
-        assumptions="",
-    )
-    unit = lp.set_temporary_address_space(unit, "tile", "local")
-    unit = lp.tag_inames(unit, {"i": "l.0", "k": "l.0", "j": "unr"})
-    assert "site.sync.flat.32x1.flop.minmax.f32" in _site_names(unit)
 
 
 def test_functions_of_two_types_keep_their_kind_in_chains() -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from loopy.symbolic import get_dependencies
 
-from countperf.counting.count_properties import Counts, count_loopy_kernel, sort_by_taxonomy
-from countperf.counting.frontend.schedule import prepared
+from countperf.counting.count_properties import Counts, count_loopy_kernel
+from countperf.counting.frontend.schedule import prepare_unit
 from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.vector import PropertyVector
 from measurement_kernels.catalog import entry
@@ -88,7 +88,7 @@ def _weights() -> dict[str, tuple[float, float]]:
 
 def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], int]:
     """Count each prefetch as the paper did: the box of the loops of its own subscript."""
-    kernel, _ = prepared(t_unit)
+    kernel, _ = prepare_unit(t_unit)
     found: dict[tuple[Any, ...], int] = {}
     for instruction in kernel.instructions:
         if "fetch" not in instruction.id:
@@ -105,7 +105,7 @@ def _fetches(t_unit: Any, parameters: dict[str, int]) -> dict[tuple[Any, ...], i
 def paper_counts(counts: Counts, t_unit: Any, parameters: dict[str, int]) -> dict[str, float]:
     """Return the counts of a kernel by the paper's conventions, by property name."""
     known = {name: parameters[name] for name in counts.parameters}
-    vector = PropertyVector(sort_by_taxonomy(counts), kernel=counts.kernel)
+    vector = PropertyVector(counts.by_property(), kernel=counts.kernel)
     values: dict[str, float] = dict(vector.evaluate({n: known[n] for n in vector.parameters}))
     fetches = _fetches(t_unit, parameters)
     for item in counts.accesses:

@@ -34,9 +34,6 @@ def _strides(access: AccessAnalysis) -> dict[str, str]:
     }
 
 
-# {{{ tiled matrix product
-
-
 @pytest.fixture(scope="module")
 def matmul() -> KernelAnalysis:
     return analyze_kernel(tiled_matmul())
@@ -68,11 +65,6 @@ def test_the_chain_of_a_tiled_matmul(matmul: KernelAnalysis) -> None:
     assert chain.side_by_side == 1
 
 
-# }}}
-
-# {{{ halos, blocking, layouts
-
-
 def test_register_blocking_gives_independent_accumulators() -> None:
     analysis = analyze_kernel(register_blocked_matmul())
     (region,) = analysis.programs[0].regions
@@ -82,11 +74,6 @@ def test_register_blocking_gives_independent_accumulators() -> None:
     assert chain.operations == (("fma.f32", 1),)
     assert [loop.iname for loop in region.loops] == [chain.loops[0]]
     assert _strides(_access(analysis, "load", "a"))["unrolled i_inner_outer"] == "8*n"
-
-
-# }}}
-
-# {{{ chains
 
 
 def _chains(body: str) -> list[ChainAnalysis]:
@@ -108,35 +95,18 @@ def _chains(body: str) -> list[ChainAnalysis]:
         ("x = exp(x)", {"special.f32": 1}),
         ("x = 3.0 if x > 1.0 else x", {"compare.f32": 1, "select.f32": 1}),
         ("x = x", {}),
+        ("x = x - dt*y\n y = y + dt*x", {"fma.f32": 2}),
     ],
 )
 def test_operations_of_a_chain(update: str, operations: dict[str, int]) -> None:
     (chain,) = _chains(f"for i, k\n {update}\nend\n")
     assert dict(chain.operations) == operations
+    assert chain.variables == tuple(line.split()[0] for line in update.splitlines())
     assert (chain.loops, str(chain.steps)) == (("k",), "m")
 
 
-def test_a_chain_through_two_variables() -> None:
-    body = """
-    for i, k
-        x = x - dt*y
-        y = y + dt*x
-    end
-    """
-    (chain,) = _chains(body)
-    assert chain.variables == ("x", "y")
-    assert chain.operations == (("fma.f32", 2),)
-
-
 def test_what_is_written_anew_in_each_iteration_carries_nothing() -> None:
-    body = """
-    for i, k
-        s = a[i, k]
-        s = s*s + 1.0
-        t = s*2.0
-    end
-    """
-    assert _chains(body) == []
+    assert _chains("for i, k\n s = a[i, k]\n s = s*s + 1.0\n t = s*2.0\nend\n") == []
 
 
 def test_an_accumulator_set_to_zero_outside_the_inner_loop_is_carried_by_that_loop() -> None:
@@ -146,11 +116,6 @@ def test_an_accumulator_set_to_zero_outside_the_inner_loop_is_carried_by_that_lo
     (chain,) = (c for r in analyze_kernel(kernel).programs[0].regions for c in r.chains)
     assert chain.loops == ("k",)
     assert chain.operations == (("add.f32", 1),)
-
-
-# }}}
-
-# {{{ data, results, refusals
 
 
 def test_sparse_products_take_statistics() -> None:
@@ -264,6 +229,3 @@ def test_sizes_beyond_enumeration_are_refused_by_name() -> None:
     load = _access(analyze_kernel(applications.trmm()), "load", "a")
     with pytest.raises(CountingError, match="choose smaller parameters"):
         transactions(load, {"n": 10**5, "m": 4}, line_bytes=32, sub_group_size=8)
-
-
-# }}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -130,15 +131,14 @@ class _Comparison:
         touched: dict[tuple[str, str], set[int | None]] = {}
         for (_, access), points in self.recorded.points.items():
             touched.setdefault((access.array, access.direction), set()).update(points.values())
-        for space in ("global", "local"):
-            for footprint in footprints_of(self.analysis.accesses, space):
-                cells = touched.get((footprint.array, footprint.direction), set())
-                if None in cells:
-                    assert footprint.cells is None
-                    continue
-                known = footprint
-                if known.cells is not None and known.cells_at(self.sizes) != len(cells):
-                    yield f"{known.array} {known.direction}: {known.cells}, {cells}"
+        for known in footprints_of(self.analysis.accesses):
+            cells = touched.get((known.array, known.direction), set())
+            if None in cells:
+                assert known.cells is None
+                continue
+            for each in (known, replace(known, cells=None)):
+                if each.cells_at(self.sizes) != len(cells):
+                    yield f"{each.array} {each.direction}: {each.cells}, {cells}"
 
 
 def _steps(points: Mapping[Any, int | None], iname: str) -> set[int | None]:
@@ -248,7 +248,7 @@ def test_structure_of_generated_kernels_is_what_work_items_do() -> None:
 def test_full_groups_split_off_leave_everything_as_it_is(
     build: Callable[[], Any], sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("countperf.counting.lanes._SPLIT_FROM", 0)
+    monkeypatch.setattr("countperf.counting.access_analysis._SPLIT_FROM", 0)
     recorder = LaneRecorder(build())
     assert mistakes_at(analyze_kernel(recorder.scheduled), recorder, sizes) == []
 

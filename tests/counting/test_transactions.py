@@ -11,9 +11,8 @@ import pytest
 
 from countperf.counting.analysis import TransactionCounts, with_transactions
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import transaction_roots
 from countperf.counting.taxonomy import is_emitted, property_unit
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, transaction_roots
 from countperf.errors import CountingError, ParameterError, PropertyNameError
 from measurement_kernels.catalog import entry
 from tests.kernels import made

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.counts import (
+from countperf.counting.keys import Granularity
+from countperf.counting.vector import (
     GROUP_SHAPE,
     Count,
+    PropertyVector,
     granularity_of,
     group_shape,
     says_group_shape,
 )
-from countperf.counting.keys import Granularity
-from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, ParameterError, PropertyNameError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
@@ -54,14 +54,10 @@ def test_arrays_give_what_scalars_give() -> None:
         assert {name: int(values[i, j]) for name, values in arrays.items()} == scalars
 
 
-def test_arrays_beyond_63_bits_do_not_wrap() -> None:
-    values = _vector().evaluate(n=np.array([2**40, 3]), m=1)
-    assert list(values["flop.add.f32"]) == [2**80, 9]
-
-
 @pytest.mark.parametrize(
     ("text", "n"),
     [
+        ("[n] -> { n^2 : n > 0 }", np.array([2**40, 3])),
         ("[n] -> { n^3 : n > 0 }", np.array([2**21, 2**22])),
         ("[n] -> { n - 16 : n > 20 }", np.array([-(2**63), 30])),
         ("[n] -> { floor((n + 1)/3) }", np.array([2**63 - 1])),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.counting import work_groups
+from countperf.counting import domains
 from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.compile.objects import HostCode
 from countperf.symbolic.point_arrays import MAX_KINDS
@@ -138,7 +138,7 @@ def test_what_data_decides_is_told() -> None:
 
 
 def test_what_is_too_complicated_is_sorted_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_groups, "_OPERATIONS", 10)
+    monkeypatch.setattr(domains, "_OPERATIONS", 3)
     found = kinds(TILES, (7, 9, 1), n=100, m=70)
     assert not found.is_known
     assert len(found.kinds) == 9

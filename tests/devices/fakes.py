@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from countperf.devices.device import Device, DeviceLimits, EventClock, RunTime
@@ -106,7 +105,6 @@ class FakeRunner(CaseRunner):
         duration: Callable[[str, int, int], float] = lambda *_: 1e-3,
         *,
         broken: Mapping[str, Exception] | None = None,
-        log: Path | None = None,
     ) -> None:
         self.identity = IDENTITY
         self.limits = LIMITS
@@ -118,7 +116,6 @@ class FakeRunner(CaseRunner):
         self.overhead_s = 1e-5  # by how much the host's clock exceeds the event timer
         self._duration = duration
         self._broken = dict(broken or {})
-        self._log = log
 
     def time_of_others_s(self) -> float | None:
         """Return what the test wants."""
@@ -131,13 +128,10 @@ class FakeRunner(CaseRunner):
             raise self._broken[case.kernel]
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         """Give what takes the next scripted time."""
         turn = self.rounds.count(case.name)
         self.rounds.append(case.name)
-        if self._log is not None:
-            with self._log.open("a") as file:
-                file.write(f"{case.name}\n")
         self.clock.sleep(self.setup_s)
         runs = iter(range(10**6))
 

@@ -71,7 +71,6 @@ class Laid(NamedTuple):
         bound = bind_arguments(session, kernel, self.sizes, {"x": x, **self.given})
         kernel.launch(bound.arguments)
         session.finish()
-
         np.testing.assert_array_equal(bound.read("z"), 2 * x)
         np.testing.assert_array_equal(bound.read("x"), x)
         wanted: dict[str, dict[int, Any]] = {}

@@ -56,20 +56,6 @@ class Memory:
     cycles: int = 0
 
 
-@dataclass(frozen=True)
-class _Profile:
-    start: int
-    end: int
-
-
-class _Event:
-    def __init__(self, elapsed_s: float) -> None:
-        self.profile = _Profile(0, round(elapsed_s * 1e9))
-
-    def wait(self) -> None:
-        pass
-
-
 class SyntheticClock(EventClock):
     """Event times of the device; the host's clock is the device's simulated time."""
 
@@ -80,9 +66,8 @@ class SyntheticClock(EventClock):
         return self._session.now
 
     def time_run(self, launch: Any) -> RunTime:
-        (event,) = launch()
-        elapsed = event.profile.end * 1e-9
-        return RunTime(time_s=elapsed, host_s=elapsed + self._session.truth.host_overhead_s)
+        (elapsed_s,) = launch()
+        return RunTime(time_s=elapsed_s, host_s=elapsed_s + self._session.truth.host_overhead_s)
 
 
 class SyntheticSession:
@@ -92,9 +77,8 @@ class SyntheticSession:
         self.truth = truth
         self.now = 0.0
         self.broken: set[str] = set()
-        identity = IDENTITY.model_copy(
-            update={"compute_units": truth.units, "device_type": device_type}
-        )
+        changes = {"compute_units": truth.units, "device_type": device_type}
+        identity = IDENTITY.model_copy(update=changes)
         limits = replace(
             LIMITS,
             max_group_size=1024,
@@ -142,18 +126,16 @@ class _Program:
 
     def __call__(
         self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[_Event]:
+    ) -> list[float]:
         assert name in self._names
-        session = self._session
+        session, truth = self._session, self._session.truth
         if name in session.broken:
             raise MeasurementError(f"{name} does not run")
-        truth = session.truth
-        units = min(truth.units, groups)
-        warps = -(-groups // units) * -(-group_size // LANES)
+        warps = -(-groups // min(truth.units, groups)) * -(-group_size // LANES)
         cycles = _cycles(truth, name, warps, groups, group_size, arguments)
-        elapsed = truth.overhead_s + cycles / truth.clock_hz
-        session.now += elapsed + truth.host_overhead_s
-        return [_Event(elapsed)]
+        elapsed_s = round(1e9 * (truth.overhead_s + cycles / truth.clock_hz)) * 1e-9
+        session.now += elapsed_s + truth.host_overhead_s
+        return [elapsed_s]
 
 
 _TESTS = {test.kernel(chains): test for test in INSTRUCTION_TESTS for chains in (1, CHAINS)}

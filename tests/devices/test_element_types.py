@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from loopy.symbolic import TypeCast
 from pymbolic.primitives import Variable
 
 from countperf.counting.count_properties import count_kernel
-from countperf.counting.frontend.copies import generate_code
+from countperf.counting.frontend.schedule import generate_code
 from countperf.devices.device import Device
 from countperf.devices.opencl import OpenCLSession
 from countperf.errors import CountingError, KernelBuildError, UnsupportedExpressionError
@@ -43,10 +44,9 @@ def _kernel(dtype: Any, text: Any = "z[i] = a[i]") -> Any:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_types_without_a_name_are_refused_with_one_that_has_it(name: str) -> None:
     dtype, mend = UNKNOWN[name]
-    with pytest.raises(CountingError, match="no code for elements of type") as refused:
+    with pytest.raises(CountingError, match=r"no code for elements of type.*\('a', 'z'\)") as said:
         count_kernel(_kernel(dtype))
-    assert mend in str(refused.value)
-    assert "('a', 'z')" in str(refused.value)
+    assert mend in str(said.value)
 
 
 @pytest.mark.device
@@ -65,37 +65,27 @@ def test_arithmetic_of_long_doubles_is_refused() -> None:
 
 @pytest.mark.device
 @pytest.mark.parametrize(
-    "dtype",
-    [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64, np.complex64,
-     np.complex128],
-)  # fmt: skip
+    "dtype", [np.dtype(kind).type for kind in ["?", "b", "B", "h", "H", "I", "L", "F", "D"]]
+)
 def test_other_types_run(device: Device, dtype: Any) -> None:
     text = "z[i] = a[i]" if dtype is np.bool_ else "z[i] = a[i] + a[i]"
 
-    def doubled(inputs: Mapping[str, Any], _: Any) -> dict[str, Any]:
-        a = inputs["a"]
-        return {"z": a if dtype is np.bool_ else (a + a).astype(dtype)}
+    _check(device, dtype, text, lambda a: a if dtype is np.bool_ else (a + a).astype(dtype))
 
-    case = KernelCase(
-        name=str(dtype), kernel=_kernel(dtype, text), parameters={"n": 37}, reference=doubled
-    )
+
+def _check(device: Device, dtype: Any, text: str, wanted: Callable[[Any], Any]) -> None:
+    reference: Any = lambda inputs, _: {"z": wanted(inputs["a"])}  # noqa: E731
+    kernel = _kernel(dtype, text)
+    case = KernelCase(name="any", kernel=kernel, parameters={"n": 37}, reference=reference)
     KernelRunner.open(device).check(case)
 
 
 @pytest.mark.device
 def test_half_precision_runs_or_the_device_is_said_to_lack_it(device: Device) -> None:
-    runner = KernelRunner.open(device)
-    case = KernelCase(
-        name="half",
-        kernel=_kernel(np.float16, "z[i] = a[i]*a[i] + a[i]"),
-        parameters={"n": 37},
-        reference=lambda inputs, _: {"z": inputs["a"] * inputs["a"] + inputs["a"]},
-    )
-    if "cl_khr_fp16" in device.handle.extensions.split():
-        runner.check(case)
-    else:
-        with pytest.raises(KernelBuildError, match=r"cl_khr_fp16.*declare np\.float16 as"):
-            runner.check(case)
+    has_halfs = "cl_khr_fp16" in device.handle.extensions.split()
+    said = r"cl_khr_fp16.*declare np\.float16 as"
+    with nullcontext() if has_halfs else pytest.raises(KernelBuildError, match=said):
+        _check(device, np.float16, "z[i] = a[i]*a[i] + a[i]", lambda a: a * a + a)
 
 
 def test_half_precision_is_enabled_in_code() -> None:
@@ -115,7 +105,6 @@ def test_counts_of_half_precision_are_those_of_llvm_code(tmp_path: Path) -> None
         oclgrind.run(kernel, {"n": 37}, tmp_path, passes=("-passes=verify",))
     code = (tmp_path / "kernel.ll").read_text()
     counts = count_kernel(kernel).evaluate(n=37)
-
     for name, instruction in (
         ("flop.mul.f16", "fmul half"),
         ("flop.add.f16", "fadd half"),

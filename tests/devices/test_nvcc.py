@@ -18,13 +18,17 @@ from countperf.devices.nvcc import (
 )
 from countperf.devices.targets import generate_cuda
 from countperf.errors import DeviceError, KernelBuildError
-from countperf.mechanistic.sass import SassLatencies, analyze_sass
+from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass
 from measurement_kernels.catalog import entries, entry
 from measurement_kernels.entry import CatalogEntry
 from tests.devices.loopy_cases import two_launches
 from tests.devices.nvcc_batches import compile_sources
 
 needs_nvcc = pytest.mark.skipif(find_program("nvcc") is None, reason="no nvcc (the extra 'nvcc')")
+needs_tools = pytest.mark.skipif(
+    find_program("nvcc") is None or find_program("nvdisasm") is None,
+    reason="no nvcc or nvdisasm (the extra 'nvcc')",
+)
 
 SAID = """\
 ptxas info    : 0 bytes gmem, 16 bytes cmem[3]
@@ -45,11 +49,7 @@ ptxas info    : Used 255 registers, 24 bytes cumulative stack size, 100+16 bytes
 def test_reading_what_ptxas_says() -> None:
     assert parse_resources(SAID) == {
         "first": KernelResources(registers=32, shared_bytes=2048),
-        "second": KernelResources(
-            registers=255,
-            spill_bytes=28,
-            shared_bytes=116,
-        ),
+        "second": KernelResources(registers=255, spill_bytes=28, shared_bytes=116),
     }
 
 
@@ -61,7 +61,6 @@ def test_the_resources_of_each_launch_of_a_kernel() -> None:
 @needs_nvcc
 def test_a_refusal_names_the_source() -> None:
     broken = 'extern "C" __global__ void f(float *a) { a[0] = nothing; }'
-
     with pytest.raises(KernelBuildError, match=r'broken\(1\): error: .*"nothing" is undefined'):
         compile_sources({"good": broken.replace("nothing", "0"), "broken": broken})
 
@@ -83,18 +82,13 @@ def _compiled(some: Sequence[CatalogEntry], capability: str) -> dict[str, Any]:
 @needs_nvcc
 @pytest.mark.parametrize(
     ("capability", "share"),
-    [
-        ("9.0", 6),
-        *(pytest.param(each, 1, marks=pytest.mark.nightly) for each in ("7.5", "8.0", "9.0")),
-    ],
+    [("9.0", 6), *(pytest.param(c, 1, marks=pytest.mark.nightly) for c in ("7.5", "8.0", "9.0"))],
 )
 def test_every_kernel_compiles_without_spills(capability: str, share: int) -> None:
     everything = entries(element_type=None, purpose=None)
     assert len(everything) == 318
-
     tiled = entry("matmul-tiled/square/16x16/f64")
     compiled = _compiled([*{*everything[::share], tiled}], capability)
-
     assert compiled[tiled.name]["matmul_tiled"].shared_bytes == 2 * 16 * 16 * 8
 
 
@@ -108,15 +102,7 @@ def test_kernels_beyond_the_paper_compile(share: int) -> None:
         *entries(element_type=None, collection="random")[::24],
         *entries(element_type=None, collection=None, purpose="variant")[::12],
     ][::share]
-
     assert len(_compiled(some, "9.0")) > 150 // share
-
-
-def test_without_nvcc_the_mend_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COUNTPERF_NVCC", "/nowhere/nvcc")
-
-    with pytest.raises(DeviceError, match="pip install nvidia-cuda-nvcc"):
-        compile_sources({})
 
 
 def test_a_named_program_wins_and_the_toolkit_is_found_by_its_variable(
@@ -135,11 +121,6 @@ def test_a_named_program_wins_and_the_toolkit_is_found_by_its_variable(
     assert find_program("nvcc") == of_toolkit
 
 
-needs_tools = pytest.mark.skipif(
-    find_program("nvcc") is None or find_program("nvdisasm") is None,
-    reason="no nvcc or nvdisasm (the extra 'nvcc')",
-)
-
 _SCALE = """
 extern "C" __global__ void scale(float *a, float factor) { a[threadIdx.x] *= factor; }
 extern "C" __global__ void clear(float *a) { a[threadIdx.x] = 0; }
@@ -150,7 +131,6 @@ extern "C" __global__ void clear(float *a) { a[threadIdx.x] = 0; }
 @pytest.mark.parametrize("capability", ["7.5", "9.0"])
 def test_a_listing_has_all_kernels(capability: str) -> None:
     found = analyze_sass(compile_sass(_SCALE, capability), SassLatencies(constant_memory=30))
-
     assert set(found) == {"scale", "clear"}
     opcodes = [each.base for each in found["scale"].segments[0].instructions]
     assert opcodes.count("LDG") == opcodes.count("FMUL") == opcodes.count("STG") == 1
@@ -167,8 +147,9 @@ def test_errors_say_what_to_do() -> None:
         disassemble(b"no object file")
 
 
-def test_a_missing_disassembler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("COUNTPERF_NVDISASM", str(tmp_path / "none"))
-
-    with pytest.raises(DeviceError, match="pip install nvidia-cuda-nvdisasm"):
-        disassemble(b"")
+def test_missing_programs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, call in (("nvcc", lambda: compile_sass("")), ("nvdisasm", lambda: disassemble(b""))):
+        monkeypatch.setenv(f"COUNTPERF_{name.upper()}", "/no/such/program")
+        said = f"no {name} found: .*pip install nvidia-cuda-{name}"
+        with pytest.raises(DeviceError, match=said):
+            call()

@@ -35,6 +35,13 @@ def _until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def _run_python(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    options |= {"capture_output": True, "text": True, "check": False, "timeout": 2 * LONGEST_S}
+    done = subprocess.run([sys.executable, *arguments], **options)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def fail_as_ours() -> None:
     raise ParameterError("there is none", parameter="n")
 
@@ -57,9 +64,7 @@ def test_a_pool_that_is_ended_waits_for_nothing() -> None:
     pool = Pool(1)
     task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
     _until(task.running)
-
     pool.end()
-
     error = task.exception()
     assert isinstance(error, WorkerLostError)
     assert not error.is_late
@@ -82,8 +87,6 @@ def test_processes_are_where_the_caller_is_and_hold_no_pipe_of_it(
             assert files[:2] == [os.devnull] * 2
             assert files[2].startswith(tempfile.gettempdir())
 
-
-# {{{ processes end with the one that started them, however that one ends
 
 _BUSY = """
 import os, sys, time
@@ -145,14 +148,10 @@ def test_busy_and_idle_processes_end_with_a_killed_caller(
         (os.killpg if whole_group else os.kill)(caller.pid, number)
         caller.communicate(timeout=LONGEST_S)  # until nobody holds the pipe
     _until(lambda: not _marked(tmp_path))
-    left = _marked(tmp_path)
-    for process in left:
+    for process in (left := _marked(tmp_path)):
         os.kill(process, signal.SIGKILL)
     assert not left
 
-
-# }}}
-# {{{ forks of a process that has opened a driver: fresh processes work there, the driver does not
 
 _FORKED = """
 import os, sys
@@ -204,24 +203,12 @@ with ProcessPoolExecutor(1, mp_context=get_context("fork")) as children, pool:
 @pytest.mark.long
 @pytest.mark.device
 def test_a_forked_process_uses_no_driver_that_its_parent_opened(device: Any) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", _FORKED, device.label]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST_S,
-        cwd=Path(__file__).parents[2],
-    )
-    assert done.returncode == 0, done.stderr
+    done = _run_python("-W", "ignore", "-c", _FORKED, device.label, cwd=Path(__file__).parents[2])
     *worked, opened, kept, pooled = done.stdout.splitlines()
     assert worked == ["True"] * 3
     said = "was opened by process PARENT, from which this one was forked"
     assert all(said in each and "get_context('spawn')" in each for each in (opened, kept, pooled))
 
-
-# }}}
-# {{{ spaces of scripts without a guard, and of notebooks: their functions go along
 
 _SCRIPT = """
 print("run", flush=True)
@@ -269,16 +256,8 @@ def test_spaces_of_the_main_module_are_ranked_and_searched(
 ) -> None:
     code = _SCRIPT + (_SEARCH.format(label=device.label) if way == "script" else "")
     (tmp_path / "script.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "script.py" if way == "script" else "-"],
-        input=code if way == "input" else None,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-
-    assert done.returncode == 0, done.stderr
+    program, text = ("script.py", None) if way == "script" else ("-", code)
+    done = _run_python(program, cwd=tmp_path, input=text)
     assert done.stdout.split() == ["run", "3", "0", *(["2", "0"] if way == "script" else [])]
 
 
@@ -290,13 +269,8 @@ def test_spaces_of_notebooks_are_ranked(tmp_path: Path) -> None:
 
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(_SCRIPT)]
-
     nbclient.NotebookClient(
         notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
-
     said = "".join(output["text"] for output in notebook.cells[0].outputs if "text" in output)
     assert said.split("\n") == ["run", "3 0", ""]
-
-
-# }}}

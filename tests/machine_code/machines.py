@@ -14,7 +14,7 @@ from countperf.machine_code.machine_state import (
     UNKNOWN,
     Machine,
     Value,
-    joined,
+    join_bytes,
     lanes_of,
 )
 from countperf.machine_code.vector_unit import vector_action
@@ -52,7 +52,7 @@ def with_vectors(*vectors: Words) -> Machine:
 
 def words_of(machine: Machine, number: int, count: int = 4) -> tuple[Value, ...]:
     """Read a vector register."""
-    return tuple(map(joined, machine.vectors[number, : 4 * count].reshape(-1, 4)))
+    return tuple(map(join_bytes, machine.vectors[number, : 4 * count].reshape(-1, 4)))
 
 
 def put_mask(machine: Machine, number: int, value: int, known: int = (1 << 64) - 1) -> None:
@@ -89,4 +89,4 @@ def executed(code: str, most: int = 100_000, **registers: int) -> Counter[int]:
     machine = Machine()
     for name, number in registers.items():
         machine.registers[REGISTERS[f"%{name}"].number] = number
-    return program(code).executed("f", machine, most)
+    return program(code).follow_function("f", machine, most)

@@ -7,75 +7,68 @@ from typing import Any
 import pytest
 
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
-from countperf.machine_code.classify_x86 import classify, instruction_in, missed, set_conflicts
+from countperf.machine_code.classify_x86 import (
+    classify,
+    count_misses,
+    instruction_in,
+    set_conflicts,
+)
 from countperf.machine_code.machine_state import REGISTERS, Machine
 from tests.machine_code.machines import program
+
+CLASSES = {
+    "arithmetic_vector": (
+        "vaddps %ymm0,%ymm5,%ymm0; vmaxps %xmm1,%xmm5,%xmm3; vcmpltps %ymm1,%ymm3,%k1; "
+        "vroundps $0x9,%ymm0,%ymm0"
+    ),
+    "arithmetic_vector broadcast load_scalar": "vaddps (%rdi,%rax,4){1to16},%zmm5,%zmm0",
+    "arithmetic_scalar load_scalar": "vsubsd 0x8(%rdi),%xmm1,%xmm2",
+    "arithmetic_vector load_vector": "vfnmadd231pd (%rdi),%ymm1,%ymm2",
+    "arithmetic_vector spill_load_vector": "vfmadd213ps 0x470(%rsp),%xmm6,%xmm4",
+    "arithmetic_scalar": "mulss %xmm1,%xmm0",
+    "div_f32_vector": "vdivps %zmm1,%zmm22,%zmm1",
+    "sqrt_f64_scalar": "vsqrtsd %xmm1,%xmm1,%xmm1",
+    "special_f32_vector": "vrsqrt14ps %ymm1,%ymm1",
+    "arithmetic_scalar load_constant": "vucomiss 0x4(%rip),%xmm0",
+    "load_vector": "vmovups (%r8,%rdx,4),%zmm0; vmovdqu64 0x40(%rsp,%rax,1),%zmm0",
+    "store_vector": "vmovups %ymm0,(%rdi,%rax,4){%k1}",
+    "spill_store_vector": "vmovaps %xmm1,0x530(%rsp)",
+    "spill_load_vector": "vmovaps -0x50(%rbp),%ymm1",
+    "load_constant": "vmovaps 0x1000(%rip),%ymm1",
+    "move": "vmovaps %zmm10,%zmm16",
+    "load_scalar": "vmovss (%rbx,%rcx,4),%xmm4; mov 0x20(%rdi),%rdi; movslq (%rax,%r13,4),%r8",
+    "store_scalar": "vmovsd %xmm4,(%r9); movl $0x0,(%r9,%rdx,4)",
+    "extract store_scalar": "vmovlps %xmm4,(%r9); vextractps $0x1,%xmm1,(%r14,%rsi,4)",
+    "insert load_scalar": "vmovhps (%r9),%xmm1,%xmm4; vinsertps $0x10,(%r15,%rsi,4),%xmm2,%xmm1",
+    "insert": "vmovd %ecx,%xmm0",
+    "extract": "vmovq %xmm1,%rcx; vpextrq $0x1,%xmm4,%rax",
+    "extract store_vector": "vextractf128 $0x1,%ymm1,0x10(%rdi)",
+    "broadcast load_scalar": "vbroadcastss (%rdi),%ymm10",
+    "broadcast": "vpbroadcastd %r8d,%ymm1",
+    "gather": "vgatherdps (%rsi,%xmm5,4),%xmm7{%k1}",
+    "scatter": "vscatterqps %xmm7,(%r11,%ymm15,4){%k1}",
+    "shuffle_cross load_vector": "vpermt2ps 0x20(%rdi,%rax,4),%ymm0,%ymm2",
+    "shuffle_lane": "vblendps $0xf0,%ymm3,%ymm2,%ymm2; vunpcklps %xmm1,%xmm2,%xmm3",
+    "convert": "vcvttss2si %xmm0,%eax; vpmovsxdq %xmm5,%ymm5",
+    "convert load_scalar": "vcvtsi2ss (%rdi),%xmm0,%xmm0",
+    "iop_vector spill_load_vector": "vpaddd 0x1920(%rsp),%ymm1,%ymm1",
+    "iop_vector": "vxorps %xmm7,%xmm7,%xmm7; vpmaxsd %ymm1,%ymm2,%ymm3",
+    "mask": "kxnorw %k0,%k0,%k1",
+    "spill_store_integer": "mov %eax,0x30(%rsp)",
+    "iop_scalar load_scalar store_scalar": "addl $0xa,0x18(%rdi)",
+    "iop_scalar load_scalar": "cmpb $0x0,0x7f(%rdi); imul 0x3c(%rdi),%r9d",
+    "iop_scalar": "lea 0x80(%rax),%r8d; popcnt %eax,%eax; cltq",
+    "idiv load_scalar": "idivl 0x8(%rdi)",
+    "branch": "jne 1020 <f+0x20>",
+    "call": "call 1000 <g>",
+    "": "nopw 0x0(%rax,%rax,1); xchg %ax,%ax",
+    "other": "push %rbp",
+}
 
 
 @pytest.mark.parametrize(
     ("code", "classes"),
-    [
-        ("vaddps %ymm0,%ymm5,%ymm0", "arithmetic_vector"),
-        ("vaddps (%rdi,%rax,4){1to16},%zmm5,%zmm0", "arithmetic_vector broadcast load_scalar"),
-        ("vsubsd 0x8(%rdi),%xmm1,%xmm2", "arithmetic_scalar load_scalar"),
-        ("vfnmadd231pd (%rdi),%ymm1,%ymm2", "arithmetic_vector load_vector"),
-        ("vfmadd213ps 0x470(%rsp),%xmm6,%xmm4", "arithmetic_vector spill_load_vector"),
-        ("mulss %xmm1,%xmm0", "arithmetic_scalar"),
-        ("vdivps %zmm1,%zmm22,%zmm1", "div_f32_vector"),
-        ("vsqrtsd %xmm1,%xmm1,%xmm1", "sqrt_f64_scalar"),
-        ("vrsqrt14ps %ymm1,%ymm1", "special_f32_vector"),
-        ("vmaxps %xmm1,%xmm5,%xmm3", "arithmetic_vector"),
-        ("vcmpltps %ymm1,%ymm3,%k1", "arithmetic_vector"),
-        ("vucomiss 0x4(%rip),%xmm0", "arithmetic_scalar load_constant"),
-        ("vroundps $0x9,%ymm0,%ymm0", "arithmetic_vector"),
-        ("vmovups (%r8,%rdx,4),%zmm0", "load_vector"),
-        ("vmovups %ymm0,(%rdi,%rax,4){%k1}", "store_vector"),
-        ("vmovdqu64 0x40(%rsp,%rax,1),%zmm0", "load_vector"),
-        ("vmovaps %xmm1,0x530(%rsp)", "spill_store_vector"),
-        ("vmovaps -0x50(%rbp),%ymm1", "spill_load_vector"),
-        ("vmovaps 0x1000(%rip),%ymm1", "load_constant"),
-        ("vmovaps %zmm10,%zmm16", "move"),
-        ("vmovss (%rbx,%rcx,4),%xmm4", "load_scalar"),
-        ("vmovsd %xmm4,(%r9)", "store_scalar"),
-        ("vmovlps %xmm4,(%r9)", "extract store_scalar"),
-        ("vmovhps (%r9),%xmm1,%xmm4", "insert load_scalar"),
-        ("vmovd %ecx,%xmm0", "insert"),
-        ("vmovq %xmm1,%rcx", "extract"),
-        ("vinsertps $0x10,(%r15,%rsi,4),%xmm2,%xmm1", "insert load_scalar"),
-        ("vextractps $0x1,%xmm1,(%r14,%rsi,4)", "extract store_scalar"),
-        ("vextractf128 $0x1,%ymm1,0x10(%rdi)", "extract store_vector"),
-        ("vpextrq $0x1,%xmm4,%rax", "extract"),
-        ("vbroadcastss (%rdi),%ymm10", "broadcast load_scalar"),
-        ("vpbroadcastd %r8d,%ymm1", "broadcast"),
-        ("vgatherdps (%rsi,%xmm5,4),%xmm7{%k1}", "gather"),
-        ("vscatterqps %xmm7,(%r11,%ymm15,4){%k1}", "scatter"),
-        ("vpermt2ps 0x20(%rdi,%rax,4),%ymm0,%ymm2", "shuffle_cross load_vector"),
-        ("vblendps $0xf0,%ymm3,%ymm2,%ymm2", "shuffle_lane"),
-        ("vunpcklps %xmm1,%xmm2,%xmm3", "shuffle_lane"),
-        ("vcvttss2si %xmm0,%eax", "convert"),
-        ("vcvtsi2ss (%rdi),%xmm0,%xmm0", "convert load_scalar"),
-        ("vpmovsxdq %xmm5,%ymm5", "convert"),
-        ("vpaddd 0x1920(%rsp),%ymm1,%ymm1", "iop_vector spill_load_vector"),
-        ("vxorps %xmm7,%xmm7,%xmm7", "iop_vector"),
-        ("vpmaxsd %ymm1,%ymm2,%ymm3", "iop_vector"),
-        ("kxnorw %k0,%k0,%k1", "mask"),
-        ("mov 0x20(%rdi),%rdi", "load_scalar"),
-        ("movl $0x0,(%r9,%rdx,4)", "store_scalar"),
-        ("mov %eax,0x30(%rsp)", "spill_store_integer"),
-        ("movslq (%rax,%r13,4),%r8", "load_scalar"),
-        ("addl $0xa,0x18(%rdi)", "iop_scalar load_scalar store_scalar"),
-        ("cmpb $0x0,0x7f(%rdi)", "iop_scalar load_scalar"),
-        ("lea 0x80(%rax),%r8d", "iop_scalar"),
-        ("popcnt %eax,%eax", "iop_scalar"),
-        ("idivl 0x8(%rdi)", "idiv load_scalar"),
-        ("imul 0x3c(%rdi),%r9d", "iop_scalar load_scalar"),
-        ("jne 1020 <f+0x20>", "branch"),
-        ("call 1000 <g>", "call"),
-        ("nopw 0x0(%rax,%rax,1)", ""),
-        ("xchg %ax,%ax", ""),
-        ("push %rbp", "other"),
-        ("cltq", "iop_scalar"),
-    ],
+    [(code, classes) for classes, codes in CLASSES.items() for code in codes.split("; ")],
 )
 def test_classes(code: str, classes: str) -> None:
     mnemonic, _, operands = code.partition(" ")
@@ -141,8 +134,6 @@ def test_lines_of_a_listing(
         assert found[4][1:] == ("jmp", "*%rcx")
 
 
-# {{{ accesses that come back too late for a cache
-
 LINE_BYTES, SETS, WAYS = 64, 64, 8
 WAY_BYTES = LINE_BYTES * SETS
 ZEN_5 = load_hierarchy("amd-zen5").counted  # 48 KiB of 12 ways
@@ -204,8 +195,8 @@ def test_what_items_keep_on_the_stack(
     items = array_bytes // 4
     code = program(items_of(arrays, items, array_bytes))
     machine = Machine()
-    counts = code.executed("f", machine)
-    misses = missed(code, counts, machine.accessed, *([cache] if cache else []))
+    counts = code.follow_function("f", machine)
+    misses = count_misses(code, counts, machine.accessed, *([cache] if cache else []))
     assert misses["miss.conflict.load"] == round(share_conflicting * items) * arrays
     assert not misses["miss.conflict.store"]
 
@@ -216,8 +207,5 @@ def test_addresses_are_those_of_the_first_time() -> None:
     code = program(
         "f:\nmov $0x0,%eax\nmov (%rdi,%rax,8),%rdx\ninc %rax\ncmp $0x64,%rax\njne 1\nret"
     )
-    assert code.executed("f", machine)[1] == 100
+    assert code.follow_function("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}
-
-
-# }}}

@@ -90,8 +90,6 @@ def test_an_analyzer_that_does_not_do_it_is_told(
         cycles(CHAIN, rdi=10)
 
 
-# {{{ loops within each other
-
 NEST = """f: xor %eax,%eax
 vxorps %xmm1,%xmm1,%xmm1; xor %ecx,%ecx
 vaddps %zmm0,%zmm1,%zmm1; inc %rcx; cmp %rsi,%rcx; jne 3
@@ -111,14 +109,8 @@ def parts(code: str, longest: int = 512, **registers: int) -> list[tuple[int, in
 
 def test_short_loops_belong_to_the_iteration_around_them() -> None:
     assert parts(NEST, rdi=100, rsi=4) == [(1, 1, 1), (100, 21, 2100), (1, 1, 1)]
-
-
-def test_long_loops_are_apart_from_what_is_around_them() -> None:
     outside = [(100, 2, 200), (400, 4, 1600), (100, 3, 300)]
     assert parts(NEST, longest=20, rdi=100, rsi=4) == [(1, 1, 1), *outside, (1, 1, 1)]
-
-
-def test_loops_that_begin_alike_are_told_apart() -> None:
     assert parts(SHARED, rdi=100) == [(1, 2, 2), (100, 15, 1500), (1, 1, 1)]
 
 
@@ -136,6 +128,3 @@ def test_short_loops_overlap_what_follows_them() -> None:
 def test_of_long_loops_nothing_overlaps() -> None:
     long = cycles_of(program(NEST), executed(NEST, rdi=10, rsi=1000))
     assert long["cycles_overlapped"] == pytest.approx(long["cycles"], rel=0.01)
-
-
-# }}}

@@ -10,8 +10,16 @@ import pytest
 from countperf.errors import CountingError
 from countperf.machine_code import warp
 from countperf.machine_code.sass_instruction import SassInstruction
-from countperf.machine_code.warp import Executed, WarpProgram, launched
-from countperf.machine_code.warp_unit import LANES, UNKNOWN, WarpState, execute, lanes_of
+from countperf.machine_code.warp import (
+    LANES,
+    UNKNOWN,
+    Executed,
+    WarpProgram,
+    WarpState,
+    execute,
+    lanes_of,
+    launch_sub_group,
+)
 
 _ALL = np.ones(LANES, dtype=bool)
 _MASK = 0xFFFF_FFFF
@@ -107,7 +115,6 @@ def test_three_short_products_are_a_long_one() -> None:
         ("XMAD.PSL.CBCC", "R1 R2.H1 R5.H1 R4"),
     ):
         _execute(f"{opcode} {operands}", state)
-
     assert int(state.registers["R1"][0]) == 123_457 * 76_543 & _MASK
 
 
@@ -117,7 +124,6 @@ def test_comparison_of_64_bits(first: int, second: int) -> None:
     state = WarpState({}, {}, {name: lanes_of(value) for name, value in names.items()})
     _execute("ISETP.LT.U32.AND P0 PT R2 R4 PT", state)
     _execute("ISETP.LT.AND.EX P1 PT R3 R5 PT P0", state)
-
     assert bool(state.registers["P1"][0]) == (first < second)
     for type_, expected in (("S64", first < second), ("U64", first % 2**64 < second % 2**64)):
         _execute(f"ISETP.LT.{type_}.AND P2 PT R2 R4 PT", state)
@@ -137,8 +143,8 @@ def _followed(code: str, lanes: int = LANES) -> Executed:
         found.append(
             SassInstruction(opcode=opcode, operands=tuple(operands), guard=guard, target=target)
         )
-    state, _ = launched({}, (0, 0, 0), (lanes, 1, 1), 0)
-    return WarpProgram(found).executed(state, lanes)
+    state, _ = launch_sub_group({}, (0, 0, 0), (lanes, 1, 1), 0)
+    return WarpProgram(found).follow_lanes(state, lanes)
 
 
 _TRIANGLE = """
@@ -169,16 +175,10 @@ def test_instructions_short_of_operands_are_refused(short: str) -> None:
 def test_lanes_leave_a_loop_one_after_the_other() -> None:
     # lane l has l + 1 iterations; the sub-group has those of its last lane, and meets again
     found = _followed(_TRIANGLE)
-
     assert [found.instructions[place] for place in range(8)] == [1, 1, 32, 32, 32, 32, 1, 1]
-    assert found.lanes[2] == sum(range(1, 33))
-    assert found.lanes[6] == 32
-
-
-def test_a_partial_sub_group() -> None:
-    found = _followed(_TRIANGLE, lanes=5)
-
-    assert (found.instructions[2], found.lanes[2], found.lanes[6]) == (5, 15, 5)
+    assert (found.lanes[2], found.lanes[6]) == (sum(range(1, 33)), 32)
+    partial = _followed(_TRIANGLE, lanes=5)
+    assert (partial.instructions[2], partial.lanes[2], partial.lanes[6]) == (5, 15, 5)
 
 
 def test_predicates_count_for_sub_groups_and_not_for_lanes() -> None:
@@ -190,7 +190,6 @@ def test_predicates_count_for_sub_groups_and_not_for_lanes() -> None:
         FADD R1 R1 R1
         EXIT
     """)
-
     assert [found.instructions[place] for place in range(6)] == [1] * 6
     assert [found.lanes[place] for place in range(6)] == [32, 32, 8, 24, 8, 8]
 
@@ -206,7 +205,6 @@ def test_maxwell_meets_again_at_the_end_of_a_scope() -> None:
         join: FADD R1 R1 R1
         EXIT
     """)
-
     assert [found.instructions[place] for place in (4, 5, 6, 7)] == [1, 1, 1, 1]
     assert [found.lanes[place] for place in (3, 4, 5, 6)] == [24, 8, 8, 32]
 
@@ -235,40 +233,25 @@ def test_what_data_decides(monkeypatch: pytest.MonkeyPatch) -> None:
         _followed("loop: MOV R0 RZ\nBRA loop")
 
 
+CLASSES = {
+    **{"flop.fma.f64.1": "DFMA", "flop.add.f16.2": "HADD2.F32"},
+    **{"flop.special.f32.1": "MUFU.RSQ", "flop.sqrt.f32.1": "MUFU.SQRT"},
+    "flop.compare.f32.1": "FSETP.GEU.AND UFSETP.GT.AND",
+    **{"load.global.64": "LDG.E.64.CONSTANT", "load.private.32": "LDL"},
+    "store.global.8": "STG.E.U8",
+    "atomic.global": "RED.E.ADD REDG.E.ADD.F32.FTZ.RN.STRONG.GPU",
+    **{"load.constant": "ULDC.64 LDCU.64", "convert": "I2F.U32.RP UF2I.TRUNC.NTZ UI2FP.F32.S32"},
+    **{"barrier": "BAR.SYNC.DEFER_BLOCKING", "iop.scalar": "UIADD3", "flop.fma.f32.1": "UFFMA"},
+    **{"flop.add.f32.1": "UFADD", "flop.mul.f32.1": "UFMUL"},
+    **{"flop.minmax.f32.1": "UFMNMX FMNMX3", "flop.fma.f32.2": "FFMA2"},
+    **{"flop.add.f32.2": "FADD2.FTZ", "flop.mul.f32.2": "FMUL2"},
+    **{"flop.fma.f16.2": "HFMA2.BF16_V2", "move": "S2UR", "branch": "EXIT", "other": "NOP"},
+}
+
+
 @pytest.mark.parametrize(
     ("opcode", "expected"),
-    [
-        ("DFMA", "flop.fma.f64.1"),
-        ("HADD2.F32", "flop.add.f16.2"),
-        ("MUFU.RSQ", "flop.special.f32.1"),
-        ("MUFU.SQRT", "flop.sqrt.f32.1"),
-        ("FSETP.GEU.AND", "flop.compare.f32.1"),
-        ("LDG.E.64.CONSTANT", "load.global.64"),
-        ("LDL", "load.private.32"),
-        ("STG.E.U8", "store.global.8"),
-        ("RED.E.ADD", "atomic.global"),
-        ("ULDC.64", "load.constant"),
-        ("I2F.U32.RP", "convert"),
-        ("BAR.SYNC.DEFER_BLOCKING", "barrier"),
-        ("UIADD3", "iop.scalar"),
-        ("UFFMA", "flop.fma.f32.1"),
-        ("UFADD", "flop.add.f32.1"),
-        ("UFMUL", "flop.mul.f32.1"),
-        ("UFMNMX", "flop.minmax.f32.1"),
-        ("UFSETP.GT.AND", "flop.compare.f32.1"),
-        ("UF2I.TRUNC.NTZ", "convert"),
-        ("UI2FP.F32.S32", "convert"),
-        ("FMNMX3", "flop.minmax.f32.1"),
-        ("FFMA2", "flop.fma.f32.2"),
-        ("FADD2.FTZ", "flop.add.f32.2"),
-        ("FMUL2", "flop.mul.f32.2"),
-        ("HFMA2.BF16_V2", "flop.fma.f16.2"),
-        ("LDCU.64", "load.constant"),
-        ("REDG.E.ADD.F32.FTZ.RN.STRONG.GPU", "atomic.global"),
-        ("S2UR", "move"),
-        ("EXIT", "branch"),
-        ("NOP", "other"),
-    ],
+    [(opcode, name) for name, opcodes in CLASSES.items() for opcode in opcodes.split()],
 )
 def test_classes(opcode: str, expected: str) -> None:
     assert SassInstruction(opcode=opcode).name == expected

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from countperf.counting.frontend.schedule import scheduled
+from countperf.counting.frontend.schedule import schedule_unit
 from countperf.errors import KernelSpecificationError
 from measurement_kernels.catalog import entries, families
 from measurement_kernels.variants.sets import (
@@ -45,7 +45,7 @@ def test_groups_are_as_they_say_and_run_on_every_device(family: str) -> None:
         key=lambda pair: chosen.local_elements(pair[0]),
     )
     for choice, each in (by_memory[0], by_memory[len(by_memory) // 2], by_memory[-1]):
-        _, resources = scheduled(each.build())
+        _, resources = schedule_unit(each.build())
         shape = (*resources.group_shape, 1, 1)[:2]
         assert shape == each.group_shape
         assert resources.local_memory_bytes == 4 * chosen.local_elements(choice) <= MAX_LOCAL_BYTES

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import textwrap
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
 CASES = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 NAMES = [case.name for case in CASES]
+IN_USE = "in use by another campaign"
 
 
 @pytest.fixture
@@ -51,9 +51,7 @@ def _measure(store: Path, runner: FakeRunner, **more: Any) -> MeasurementSet:
 
 def test_each_case_gets_its_rounds_and_every_sample_is_kept(store: Path) -> None:
     runner = FakeRunner(lambda _, turn, run: 1e-3 * (1 + turn * 0.01 + (5 if run == 0 else 0)))
-
     found = _measure(store, runner)
-
     assert [entry.case for entry in found] == NAMES
     assert runner.rounds == [*NAMES, *NAMES]  # those of a case are apart
     first = found.measurements[0]
@@ -74,38 +72,17 @@ def _first(measured: MeasurementSet) -> Measurement:
     return first
 
 
-def test_an_unstable_case_is_measured_again_later_and_may_become_stable(store: Path) -> None:
-    runner = FakeRunner(lambda case, turn, _: 2e-3 if (case, turn) == (NAMES[0], 0) else 1e-3)
+@pytest.mark.parametrize(("times", "stable"), [((2, 1, 1), True), ((1, 2, 4), False)])
+def test_an_unstable_case_is_measured_again_later_and_may_become_stable(
+    store: Path, times: tuple[int, ...], stable: bool
+) -> None:
+    runner = FakeRunner(lambda case, turn, _: 1e-3 * (times[turn] if case == NAMES[0] else 1))
     began = runner.clock.now()
-
     first = _first(_measure(store, runner))
-
     assert runner.rounds == [*NAMES, *NAMES, NAMES[0]]
-    assert [runs[0] for runs in first.samples_s] == [2e-3, 1e-3, 1e-3]
-    assert first.stable
+    assert [runs[0] for runs in first.samples_s] == [1e-3 * time for time in times]
+    assert first.stable == stable
     assert runner.clock.now() - began > PROTOCOL.separation_s
-
-
-def test_a_case_that_stays_unstable_is_marked_and_not_hidden(store: Path) -> None:
-    runner = FakeRunner(lambda case, turn, _: (1e-3 * 2**turn) if case == NAMES[0] else 1e-3)
-
-    first = _first(_measure(store, runner))
-
-    assert not first.stable
-    assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-
-
-def test_a_case_with_two_levels_is_measured_again_and_says_so(store: Path) -> None:
-    def duration(case: str, turn: int, run: int) -> float:
-        # every run but some takes twice as long, in every round
-        return 2e-3 if case == NAMES[0] and (run + turn) % 2 else 1e-3
-
-    protocol = PROTOCOL.changed(runs=9)
-    first = _first(measure(CASES, store=store, runner=FakeRunner(duration), protocol=protocol))
-
-    assert len(first.samples_s) == PROTOCOL.rounds + PROTOCOL.extra_rounds
-    assert (first.settling, first.stable) == ("bimodal", False)
-    assert first.remarks == ("bimodal: two levels, a factor of 2.00 apart",)
 
 
 def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) -> None:
@@ -115,9 +92,7 @@ def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) 
         runner.others_s = lambda runner=runner, calm_s=calm_s: min(
             runner.clock.now() - began, calm_s
         )
-
         measured = _measure(store.with_name(f"{stable}.jsonl"), runner)
-
         entry = next(entry for entry in measured if entry.case == NAMES[0])
         assert entry.stable == stable
         rounds = PROTOCOL.rounds + (0 if stable else PROTOCOL.extra_rounds)
@@ -126,79 +101,55 @@ def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) 
         assert entry.remarks == (f"other programs kept cores busy in {number} of {rounds} rounds",)
 
 
-def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(store: Path) -> None:
-    runner = FakeRunner(broken={"a": WrongResultError("a: wrong numbers: out[0] is 1, not 2")})
-
-    found = _measure(store, runner)
-
-    assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
-    assert [(entry.case, entry.stage) for entry in found.failures] == [
-        ("a/n=16", "check"),
-        ("a/n=32", "check"),
-    ]
-    assert "wrong numbers" in found.failures[0].reason
-    assert runner.checked.count("a") == 1
-
-
 @pytest.mark.parametrize(
     ("error", "stage"),
-    [(KernelBuildError("no"), "build"), (MeasurementError("out of memory"), "run")],
+    [
+        (WrongResultError("wrong numbers"), "check"),
+        (KernelBuildError("no"), "build"),
+        (MeasurementError("out of memory"), "run"),
+    ],
 )
-def test_stages_of_failure(store: Path, error: MeasurementError, stage: str) -> None:
-    found = _measure(store, FakeRunner(broken={"a": error}))
-
-    assert {entry.stage for entry in found.failures} == {stage}
+def test_a_kernel_that_fails_is_recorded_and_the_others_go_on(
+    store: Path, error: MeasurementError, stage: str
+) -> None:
+    runner = FakeRunner(broken={"a": error})
+    found = _measure(store, runner)
+    assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
+    failed = [(entry.case, entry.stage, entry.reason) for entry in found.failures]
+    assert failed == [(name, stage, str(error)) for name in ("a/n=16", "a/n=32")]
+    assert runner.checked.count("a") == 1
+    runner = FakeRunner()  # nothing is run again
+    assert [entry.case for entry in _measure(store, runner)] == ["b/n=16", "b/n=32"]
+    assert runner.rounds == runner.checked == []
 
 
 def test_a_timer_without_ticks_is_a_failure(store: Path) -> None:
     found = _measure(store, FakeRunner(lambda case, *_: 0.0 if case == "a/n=16" else 1e-3))
-
-    assert [entry.case for entry in found.failures] == ["a/n=16"]
-    assert "a time of zero" in found.failures[0].reason
-
-
-def test_a_finished_campaign_runs_nothing_again_and_what_failed_on_request(store: Path) -> None:
-    _measure(store, FakeRunner(broken={"a": KernelBuildError("no")}))
-    runner = FakeRunner()
-
-    found = _measure(store, runner)
-
-    assert runner.rounds == runner.checked == []
-    assert [entry.case for entry in found] == ["b/n=16", "b/n=32"]
-    found = _measure(store, runner, retry_failed=True)
-    assert sorted(entry.case for entry in found) == NAMES
-    assert found.failures == ()
-    assert _measured(runner) == {"a/n=16", "a/n=32"}
-
-
-def _measured(runner: FakeRunner) -> set[str]:
-    """Cases that had all their rounds; one that is known is run for a single one."""
-    return {name for name, number in Counter(runner.rounds).items() if number > 1}
+    ((name, reason),) = ((entry.case, entry.reason) for entry in found.failures)
+    assert name == "a/n=16"
+    assert "a time of zero" in reason
 
 
 def test_a_campaign_resumes_after_any_cut(store: Path) -> None:
     _measure(store, FakeRunner())
     whole = store.read_bytes()
-
     for cut in range(0, len(whole), len(whole) // 23):
         store.write_bytes(whole[:cut])
         kept = whole[: cut + 1].count(b"\n") - 1
         runner = FakeRunner()
-
         found = _measure(store, runner)
-
         assert sorted(entry.case for entry in found) == NAMES
-        assert len(_measured(runner)) == 4 - max(0, kept)
+        assert len(set(runner.rounds)) == 4 - max(0, kept)
 
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from countperf.measuring.campaign import measure
 from countperf.steps import listening
-from tests.devices.fakes import PROTOCOL, FakeRunner, make_case
+from tests.devices.fakes import FakeRunner
+from tests.measuring.test_campaign import _measure
 
-store, log = map(Path, sys.argv[1:])
+store = Path(sys.argv[1])
 
 def kill(work, done, total):
     if done == 3:
@@ -206,21 +157,17 @@ def kill(work, done, total):
             file.write(b'{"case": "torn')
         os.kill(os.getpid(), signal.SIGKILL)
 
-cases = [make_case(kernel, n) for kernel in ("a", "b") for n in (16, 32)]
 with listening(kill):
-    measure(cases, store=store, runner=FakeRunner(log=log), protocol=PROTOCOL)
+    _measure(store, FakeRunner())
 """
 
 
-def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    command = [sys.executable, "-c", textwrap.dedent(_KILLED), str(store), str(log)]
+def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path) -> None:
+    command = [sys.executable, "-c", _KILLED, str(store)]
     killed = subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
     finished = {entry.case for entry in MeasurementSet.read_file(store)}
     runner = FakeRunner()
-
     found = _measure(store, runner)
-
     assert killed.returncode == -signal.SIGKILL
     assert len(finished) == 3
     assert set(runner.rounds) == set(NAMES) - finished
@@ -231,60 +178,44 @@ def test_a_killed_campaign_resumes_and_repeats_nothing(store: Path, tmp_path: Pa
     assert MeasurementSet.read_file(store) == found
 
 
-def _of(runner: FakeRunner, **change: str) -> dict[str, Any]:
-    runner.identity = runner.identity.model_copy(update=change)
-    return {}
-
-
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("device", "changes", "said"),
     [
-        (lambda runner: _of(runner, name="other"), "Abacus' there and 'other' now"),
-        (lambda runner: _of(runner, driver_version="2"), "driver_version is '1'"),
-        (
-            lambda _: {"protocol": PROTOCOL.changed(runs=9)},
-            "holds other measurements: protocol's runs is 4 there and 9 now",
-        ),
-        (
-            lambda _: {"cases": [make_case("a", 16, parameters={"n": 17})]},
-            "a/n=16 was measured at .*use another file",
-        ),
+        ({"name": "other"}, {}, "Abacus' there and 'other' now"),
+        ({"driver_version": "2"}, {}, "driver_version is '1'"),
+        ({}, {"protocol": PROTOCOL.with_values(runs=9)}, "protocol's runs is 4 there and 9 now"),
+        ({}, {"cases": [make_case("a", 16, parameters={"n": 17})]}, "a/n=16 was measured at "),
     ],
     ids=["device", "driver", "protocol", "sizes"],
 )
 def test_a_store_of_other_measurements_is_refused(
-    store: Path, change: Callable[[FakeRunner], dict[str, Any]], said: str
+    store: Path, device: dict[str, str], changes: dict[str, Any], said: str
 ) -> None:
     _measure(store, FakeRunner())
-    before = store.read_bytes()
-    runner = FakeRunner()
-    given: dict[str, Any] = {"cases": CASES, "protocol": PROTOCOL, **change(runner)}
-
-    with pytest.raises(MeasurementError, match=said):
+    before, runner = store.read_bytes(), FakeRunner()
+    runner.identity = runner.identity.model_copy(update=device)
+    given: dict[str, Any] = {"cases": CASES, "protocol": PROTOCOL, **changes}
+    with pytest.raises(MeasurementError, match=rf"{said}.*use another file"):
         measure(store=store, runner=runner, **given)
-
     assert store.read_bytes() == before
 
 
 @pytest.mark.parametrize(
-    "content",
-    ['{"my": "notes"}\n', "my notes", '{"format": "poem"}', '{"format": "countperf-'],
+    "text",
+    ['{"my": "notes"}\n', "my notes", '{"format": "poem"}', '{"format": "countperf- of a day\n'],
 )
-def test_a_foreign_file_is_refused_and_left_alone(store: Path, content: str) -> None:
+def test_a_foreign_file_is_refused_and_left_alone(store: Path, text: str) -> None:
     store.parent.mkdir()
-    store.write_text(content + " of another day\n" if content.endswith("-") else content)
-    before = store.read_text()
-
+    store.write_text(text)
     with pytest.raises(DocumentError):
         _measure(store, FakeRunner())
-
-    assert store.read_text() == before
+    assert store.read_text() == text
 
 
 def test_two_campaigns_do_not_write_to_one_file(store: Path) -> None:
     def start_another(_: str, done: int, __: int | None) -> None:
         if not done:
-            with pytest.raises(MeasurementError, match="in use by another campaign"):
+            with pytest.raises(MeasurementError, match=IN_USE):
                 _measure(store, FakeRunner())
 
     with listening(start_another):
@@ -306,26 +237,22 @@ def test_each_kernel_is_counted_once_and_its_vector_stored(store: Path) -> None:
         units.append(unit)
         return PropertyVector.from_mapping({"flop.add.f32": "[n] -> { n : n > 0 }"})
 
-    cases = [
-        make_case(kernel, n, build=lambda kernel=kernel: f"unit {kernel}")
-        for kernel in ("a", "b")
-        for n in (16, 32)
-    ]
+    cases = [replace(case, build=lambda case=case: f"unit {case.kernel}") for case in CASES]
     found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count)
-
     assert units == ["unit a", "unit b"]
     for entry in found:
         vector = entry.property_vector()
         assert vector is not None
         assert vector.evaluate(entry.parameters)["flop.add.f32"] == entry.parameters["n"]
+    store.write_text(store.read_text().replace(RULES, '"counting_rules": 1'))
+    with pytest.raises(MeasurementError, match="rules of version 1"):
+        _measure(store, FakeRunner(), count=count)
 
 
 def test_what_data_decides_is_passed_to_counting_and_leaves_estimates(store: Path) -> None:
     kernel = catalog.entry("spmv/banded")
     cases = [kernel.case_at(n=n) for n in (100, 1000)]
-
     found = measure(cases, store=store, runner=FakeRunner(), protocol=PROTOCOL, count=count_kernel)
-
     for measured, case in zip(found, cases, strict=True):
         vector = measured.property_vector()
         assert vector is not None
@@ -341,42 +268,20 @@ def test_a_kernel_that_cannot_be_counted_is_measured_all_the_same(store: Path) -
         raise CountingError(f"cannot count {unit}")
 
     found = _measure(store, FakeRunner(), count=refuse)
-
     assert [entry.properties for entry in found] == [None] * 4
     assert found.measurements[0].remarks == ("not counted: cannot count unit",)
 
 
-def test_vectors_of_other_counting_rules_are_refused(store: Path) -> None:
-    def count(unit: object) -> PropertyVector:
-        del unit
-        return PropertyVector.from_mapping({"flop.add.f32": 1})
-
-    _measure(store, FakeRunner(), count=count)
-    old = store.read_text().replace(RULES, '"counting_rules": 1')
-    store.write_text(old)
-
-    with pytest.raises(MeasurementError, match="rules of version 1"):
-        _measure(store, FakeRunner(), count=count)
-
-
-def test_progress_counts_up(store: Path) -> None:
+def test_progress_counts_up_and_clocks_that_disagree_are_flagged(store: Path) -> None:
     steps: list[tuple[str, int, int | None]] = []
-
+    runner = FakeRunner(lambda *_: 1.0)
+    runner.overhead_s = -0.5
     with listening(lambda *step: steps.append(step)):
-        _measure(store, FakeRunner(lambda *_: 1.0))
-
+        first, *_ = _measure(store, runner)
     assert {(work, total) for work, _, total in steps} == {("measuring", 4)}
     assert [done for _, done, _ in steps] == [0, 0, 0, 0, 0, 1, 2, 3, 4]
-
-
-def test_clocks_that_disagree_are_flagged(store: Path) -> None:
-    runner = FakeRunner()
-    runner.overhead_s = -5e-4
-
-    found = _measure(store, runner)
-
-    assert not found.measurements[0].clocks_agree
-    assert "exceeds the host's" in found.measurements[0].remarks[0]
+    assert not first.clocks_agree
+    assert "exceeds the host's" in first.remarks[0]
 
 
 def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path) -> None:
@@ -388,7 +293,6 @@ def test_once_no_case_is_to_begin_those_that_have_begun_are_finished(store: Path
         return asked[-1]
 
     found = _measure(store, runner, begin_no_more=over)
-
     assert [entry.case for entry in found] == NAMES[:2]
     assert Counter(runner.rounds) == dict.fromkeys(NAMES[:2], 2)
     # later it goes on with the next case, in order
@@ -403,27 +307,18 @@ def test_no_sizes_are_chosen_while_another_campaign_has_the_store(
     device = make_device("fake:0", "Abacus")
     monkeypatch.setattr("countperf.api.catalogue.find_device", lambda _: device)
     monkeypatch.setattr(KernelRunner, "open", lambda _: FakeRunner())
-
-    with (
-        lock_file(store),
-        pytest.raises(MeasurementError, match="in use by another campaign"),
-    ):
+    with lock_file(store), pytest.raises(MeasurementError, match=IN_USE):
         measuring.measure_catalogue(store=store, device="fake:0")
-
     assert not [*store.parent.glob("[!.]*")]
 
 
 def test_a_file_that_is_written_anew_stays_locked(store: Path) -> None:
     found = _measure(store, FakeRunner())
-
     with rewrite_file(store) as write:
-        for _ in range(2):
-            with pytest.raises(MeasurementError, match="in use by another campaign"):
+        for _ in range(3):
+            with pytest.raises(MeasurementError, match=IN_USE):
                 _measure(store, FakeRunner())
             write(found)
-        with pytest.raises(MeasurementError, match="in use by another campaign"):
-            _measure(store, FakeRunner())
-
     assert _measure(store, FakeRunner()).measurements == found.measurements
     assert [path.name for path in store.parent.glob("[!.]*")] == ["store.jsonl"]
 
@@ -433,10 +328,6 @@ def test_a_file_that_is_measured_or_missing_is_not_written_anew(store: Path) -> 
     with pytest.raises(DocumentError, match="No such file"):
         recount(store)
     assert not list(store.parent.iterdir())
-
     _measure(store, FakeRunner())
-    with (
-        lock_file(store),
-        pytest.raises(MeasurementError, match="in use by another campaign"),
-    ):
+    with lock_file(store), pytest.raises(MeasurementError, match=IN_USE):
         recount(store)

@@ -26,9 +26,7 @@ def doubled() -> Any:
 @pytest.mark.parametrize("field", ["kernel", "build"])
 def test_a_kernel_may_be_given_itself(field: str) -> None:
     unit = doubled()
-
     case = KernelCase(name="double", parameters={"n": 8}, **{field: unit})
-
     assert case.build() is unit
     assert (case.kernel, case.family) == ("double", "double")
     assert case.check_parameters == {"n": 8}
@@ -43,19 +41,14 @@ def test_a_builder_is_called_when_it_is_needed_and_without_one_there_is_no_case(
 
 @pytest.mark.device
 def test_the_default_tolerance_follows_the_type(device: Device) -> None:
-    runner = KernelRunner.open(device)
+    def check(name: str, factor: float) -> None:
+        reference: Any = lambda inputs, _: {"z": factor * inputs["x"]}  # noqa: E731
+        case = KernelCase(name=name, kernel=doubled(), parameters={"n": 100}, reference=reference)
+        KernelRunner.open(device).check(case)
 
-    def case(name: str, factor: float) -> KernelCase:
-        return KernelCase(
-            name=name,
-            kernel=doubled(),
-            parameters={"n": 100},
-            reference=lambda inputs, _: {"z": factor * inputs["x"]},
-        )
-
-    runner.check(case("close", 2 + 1e-6))
+    check("close", 2 + 1e-6)
     with pytest.raises(WrongResultError, match="wrong numbers"):
-        runner.check(case("off", 2 + 1e-2))
+        check("off", 2 + 1e-2)
 
 
 @dataclass
@@ -96,7 +89,6 @@ def test_arguments_that_come_with_a_kernel_are_its_inputs(device: Device) -> Non
         reference=reversed_and_doubled,
     )
     KernelRunner.open(device).check(case)
-
     assert case.bound_arguments["off"] == 1
     # sizes that come with it need not be given
     options: Any = {"reference": reversed_and_doubled, "statistics": {"x": "stride1"}}
@@ -117,7 +109,6 @@ def test_other_arguments_go_before_those_that_come_with_a_kernel(device: Device)
     )
     # the offset that comes with the program is 1, which nothing else gives
     KernelRunner.open(device).check(case)
-
     wrong = KernelCase(name="wrong", kernel=program, parameters={"n": 41, "off": 1})
     with pytest.raises(KernelBuildError, match="argument 'at' wants int32 of shape"):
         KernelRunner.open(device).check(wrong)

@@ -17,18 +17,8 @@ from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import CountingError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet, TimedSize, Timing
-from countperf.mechanistic.comparison import (
-    Comparison,
-    ModelResult,
-    compare_models,
-    time_of,
-)
-from countperf.mechanistic.profile import (
-    KernelProfile,
-    LaunchConfiguration,
-    MechanisticPrediction,
-    ProfiledKernel,
-)
+from countperf.mechanistic import profile as base
+from countperf.mechanistic.comparison import Comparison, ModelResult, compare_models, time_of
 from countperf.mechanistic.roofline import ByteRooflineModel
 from countperf.models.metrics import EvaluatedCase
 from measurement_kernels.catalog import entry
@@ -44,20 +34,20 @@ def some_measurements() -> MeasurementSet:
     )
 
 
-def bytes_only(measurement: Measurement) -> ProfiledKernel:
+def bytes_only(measurement: Measurement) -> base.ProfiledKernel:
     if measurement.family == "transpose":
         raise CountingError("no profile of transposes in this test")
     counts = measurement.property_vector()
     assert counts is not None
     values = counts.evaluate(measurement.parameters)
     moved = 4.0 * sum(float(v) for name, v in values.items() if ".32." in name)
-    return ProfiledKernel(
-        profile=KernelProfile(
+    return base.ProfiledKernel(
+        profile=base.KernelProfile(
             name=measurement.kernel,
             total_flops=1.0 + sum(float(v) for n, v in values.items() if n.startswith("flop")),
             total_bytes=moved,
         ),
-        launch=LaunchConfiguration(work_items_per_group=256, num_groups=1024),
+        launch=base.LaunchConfiguration(work_items_per_group=256, num_groups=1024),
     )
 
 
@@ -144,19 +134,18 @@ def test_means_are_those_of_the_cases() -> None:
 def test_a_model_that_gives_infinite_times_is_said_and_not_averaged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def predict(self: ByteRooflineModel, *kernel: Any) -> MechanisticPrediction:
+    def predict(self: ByteRooflineModel, *kernel: Any) -> base.MechanisticPrediction:
         return replace(super(ByteRooflineModel, self).predict(*kernel), time_s=math.inf)
 
     monkeypatch.setattr(ByteRooflineModel, "predict", predict)
     compared = compare_models(pocl(), tuple(some_measurements()), bytes_only, models=ROOFS[1:])
-
     assert all(not m.cases and m.in_sample is None for m in compared.models)
     assert "gives inf s, which is no time" in text_of(compared)
     json.dumps(object_of(compared), allow_nan=False)
 
 
 def test_no_profile_at_all_is_refused() -> None:
-    def refuse(measurement: Measurement) -> ProfiledKernel:
+    def refuse(measurement: Measurement) -> base.ProfiledKernel:
         raise CountingError(f"no profile of {measurement.kernel}")
 
     with pytest.raises(FitError, match="none of the"):
@@ -203,7 +192,6 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
     case = next(m for m in read_measurements(file) if m.purpose == "test")
     path = tmp_path / "timing.json"
     _timing(file).write_file(path)
-
     compared = compare(
         file,
         kernel=entry(case.kernel).build(),
@@ -211,7 +199,6 @@ def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path
         models=["roofline", "tmm"],
         levels=["published", "scaled"],
     )
-
     assert compared.test_cases == 1
     (evaluated,) = result(compared, "roofline", "published").cases
     assert evaluated.kernel == "own kernel: mine"

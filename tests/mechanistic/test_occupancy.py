@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import (
-    COMPUTE_CAPABILITIES,
-    DeviceParameters,
-    capability_device,
-    declare_device,
-    load_device,
-)
+from countperf.devices import parameters
 from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,
@@ -34,7 +28,10 @@ from tests.printing import text_of
 GOLDEN = Path(__file__).parents[1] / "golden" / "cuda_occupancy.csv"
 
 
-def gtx480(**changes: Any) -> DeviceParameters:
+USES: tuple[str, ...] = ("work_items_per_group", "registers_per_work_item", "local_bytes_per_group")
+
+
+def gtx480(**changes: Any) -> parameters.DeviceParameters:
     values = {
         "sub_group_size": 32,
         "max_work_items_per_compute_unit": 1536,
@@ -43,70 +40,47 @@ def gtx480(**changes: Any) -> DeviceParameters:
         "local_bytes_per_compute_unit": 49152,
         "num_compute_units": 16,
     }
-    return declare_device("gtx480", **{**values, **changes})
+    return parameters.declare_device("gtx480", **{**values, **changes})
+
+
+SUB_GROUPS = {"max_sub_groups_per_compute_unit": 48}
 
 
 @pytest.mark.parametrize(
     ("changes", "kernel", "active", "limiter", "limits"),
     [
-        pytest.param(
-            {"max_sub_groups_per_compute_unit": 48},
-            (256, 20, 12288),
-            4,
-            "local",
-            {"groups": 8, "work_items": 6, "sub_groups": 6, "registers": 6, "local": 4},
-            id="local memory",
-        ),
-        pytest.param(
-            {}, (64, 16, 0), 8, "groups", {"groups": 8, "work_items": 24, "registers": 32}
-        ),
-        pytest.param({}, (256, 0, 0), 6, "work_items", {"groups": 8, "work_items": 6}),
-        pytest.param(
-            {"max_groups_per_compute_unit": 32, "max_sub_groups_per_compute_unit": 48},
+        (SUB_GROUPS, (256, 20, 12288), 4, "local", "8 6 6 6 4"),
+        ({}, (64, 16, 0), 8, "groups", "8 24 32"),
+        ({}, (256, 0, 0), 6, "work_items", "8 6"),
+        # a part of a sub-group counts as one
+        (
+            {"max_groups_per_compute_unit": 32, **SUB_GROUPS},
             (48, 0, 0),
             24,
             "sub_groups",
-            {"groups": 32, "work_items": 32, "sub_groups": 24},
-            id="a part of a sub-group counts as one",
+            "32 32 24",
         ),
-        pytest.param(
+        (
             {"register_mode": "sub_group", "register_unit": 64},
             (256, 21, 0),
             5,
             "registers",
-            {"groups": 8, "work_items": 6, "registers": 5},
-            id="registers per sub-group",
+            "8 6 5",
         ),
-        pytest.param(
-            {},
-            (256, 21, 0),
-            6,
-            "work_items",
-            {"groups": 8, "work_items": 6, "registers": 6},
-            id="registers per work item",
-        ),
+        ({}, (256, 21, 0), 6, "work_items", "8 6 6"),  # registers per work item
     ],
 )
 def test_worked_examples(
-    changes: dict[str, Any],
-    kernel: tuple[int, int, int],
-    active: int,
-    limiter: str,
-    limits: dict[str, int],
+    changes: dict[str, Any], kernel: tuple[int, int, int], active: int, limiter: str, limits: str
 ) -> None:
-    items, registers, local = kernel
     device = gtx480(**changes)
-
-    residency = resident_groups(
-        device,
-        work_items_per_group=items,
-        registers_per_work_item=registers,
-        local_bytes_per_group=local,
-    )
-
-    occupancy = active * -(-items // 32)
+    residency = resident_groups(device, **dict(zip(USES, kernel, strict=True)))
+    occupancy = active * -(-kernel[0] // 32)
     assert (residency.active_groups, residency.limiter) == (active, limiter)
-    assert (residency.occupancy_max, dict(residency.limits)) == (occupancy, limits)
+    assert residency.occupancy_max == occupancy
+    there = ["groups", "work_items"] + ["sub_groups"] * (SUB_GROUPS.items() <= changes.items())
+    there += [use for use, n in zip(("registers", "local"), kernel[1:], strict=True) if n]
+    assert residency.limits == dict(zip(there, map(int, limits.split()), strict=True))
     if device.max_sub_groups_per_compute_unit is not None:
         assert residency.ratio == pytest.approx(occupancy / 48)
 
@@ -123,23 +97,16 @@ def test_concurrent_groups_of_a_launch() -> None:
 
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_a_sub_group_of_a_cpu_is_its_vector_in_elements(slug: str) -> None:
-    device = load_device(slug)
-
+    device = parameters.load_device(slug)
     residency = resident_groups(device, work_items_per_group=100)
-
     assert "AVX-512 holds 16 elements" in device.source_of("sub_group_size")
     assert (residency.sub_groups_per_group, residency.active_groups) == (7, 1)
 
 
-def resident(device: DeviceParameters, row: dict[str, int]) -> Residency | None:
+def resident(device: parameters.DeviceParameters, row: dict[str, int]) -> Residency | None:
     """Return what is resident; None where not even one group is."""
     try:
-        return resident_groups(
-            device,
-            work_items_per_group=row["work_items_per_group"],
-            registers_per_work_item=row["registers_per_work_item"],
-            local_bytes_per_group=row["local_bytes_per_group"],
-        )
+        return resident_groups(device, **{name: row[name] for name in USES})
     except ParameterError:
         return None
 
@@ -157,9 +124,8 @@ def golden_rows() -> dict[str, list[dict[str, int]]]:
 
 @pytest.mark.parametrize("capability", golden_rows())
 def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
-    device = capability_device(capability)
+    device = parameters.capability_device(capability)
     rows = golden_rows()[capability]
-
     assert len(rows) == 90
     for row in rows:
         residency = resident(device, row)
@@ -175,6 +141,20 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
             assert limits["local"] == row["local"], row
 
 
+def test_two_register_files_of_a_p100_waste_less_than_four() -> None:
+    held = [
+        resident_groups(
+            parameters.capability_device(capability),
+            work_items_per_group=64,
+            registers_per_work_item=39,
+        )
+        for capability in ("6.0", "6.1")
+    ]
+
+    # a sub-group has 1280 registers, of which 32768 hold 25 and 16384 hold 12 (cuda_occupancy.h)
+    assert [residency.active_groups for residency in held] == [2 * 25 // 2, 4 * 12 // 2]
+
+
 @pytest.mark.parametrize("capability", ["1.0", "1.1", "1.3", "2.0"])
 @given(
     items=st.one_of(st.integers(1, 512), st.integers(1, 16).map(lambda count: 32 * count)),
@@ -185,19 +165,13 @@ def test_occupancy_is_that_of_the_vendors_header(capability: str) -> None:
 def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
     capability: str, items: int, registers: int, local: int
 ) -> None:
-    row = {
-        "work_items_per_group": items,
-        "registers_per_work_item": registers,
-        "local_bytes_per_group": local,
-    }
-
-    residency = resident(capability_device(capability), row)
-
+    row = dict(zip(USES, (items, registers, local), strict=True))
+    residency = resident(parameters.capability_device(capability), row)
     assert (residency.active_groups if residency else 0) == active_groups_of_cuda_7(capability, row)
 
 
 @given(
-    capability=st.sampled_from(COMPUTE_CAPABILITIES),
+    capability=st.sampled_from(parameters.COMPUTE_CAPABILITIES),
     items=st.integers(1, 512),
     registers=st.integers(0, 40),
     local=st.integers(0, 8192),
@@ -206,21 +180,13 @@ def test_occupancy_of_early_capabilities_is_that_of_the_older_header(
 def test_more_resources_never_give_more_groups_and_all_fit(
     capability: str, items: int, registers: int, local: int
 ) -> None:
-    device = capability_device(capability)
+    device = parameters.capability_device(capability)
 
-    def active(items: int, registers: int, local: int) -> int:
-        try:
-            return resident_groups(
-                device,
-                work_items_per_group=items,
-                registers_per_work_item=registers,
-                local_bytes_per_group=local,
-            ).active_groups
-        except ParameterError:
-            return 0
+    def active(*uses: int) -> int:
+        found = resident(device, dict(zip(USES, uses, strict=True)))
+        return found.active_groups if found else 0
 
     here = active(items, registers, local)
-
     assert active(items + 1, registers, local) <= here
     assert active(items, registers + 1, local) <= here
     assert active(items, registers, local + 1) <= here
@@ -239,9 +205,9 @@ def _profiled(group: int, registers: int | None) -> ProfiledKernel:
 def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
     # a sub-group takes 40*32 = 1280 registers, a multiple of 256: 51 of them fit, 48 in fours
     known, bound = (
-        program_occupancy(_profiled(256, n), load_device("nvidia-gtx-970")) for n in (40, None)
+        program_occupancy(_profiled(256, n), parameters.load_device("nvidia-gtx-970"))
+        for n in (40, None)
     )
-
     assert (known.residency.active_groups, known.residency.limiter) == (6, "registers")
     assert not known.is_bound
     assert (bound.residency.active_groups, bound.is_bound) == (8, True)
@@ -252,16 +218,15 @@ def test_without_registers_the_occupancy_of_a_kernel_is_a_bound() -> None:
 
 
 def test_a_device_whose_registers_limit_nothing_needs_none() -> None:
-    device = declare_device(
+    device = parameters.declare_device(
         sub_group_size=8, max_work_items_per_compute_unit=64, max_groups_per_compute_unit=1
     )
-
     assert not program_occupancy(_profiled(16, None), device).is_bound
 
 
 @pytest.mark.parametrize("slug", ["nvidia-gtx-970", "nvidia-k620", "nvidia-h200", "amd-r9-380"])
 def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
-    device = load_device(slug).replaced(max_local_bytes_per_group=None)
+    device = parameters.load_device(slug).with_values(max_local_bytes_per_group=None)
 
     def resident(local_bytes: int) -> int:
         return resident_groups(

@@ -11,15 +11,11 @@ from pathlib import Path
 import pytest
 
 from countperf.devices.parameters import load_device
-from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
+from countperf.mechanistic.merpsys import transfer_time
 from countperf.mechanistic.occupancy import resident_groups
-from countperf.mechanistic.profile import KernelProfile
-from countperf.mechanistic.tmm import scheduling_factor
 from tests.mechanistic.builders import implied_bandwidth
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-# {{{ Lemeire, Cornelis & Konstantinidis
 
 GPUS = {
     "Fermi": "nvidia-c2050",
@@ -34,7 +30,6 @@ GPUS = {
 def test_lemeire_table_4_has_the_cost_of_maxwell_with_instruction_parallelism() -> None:
     # the text says that 0.375, Table 5, is what is measured without it
     device = load_device("nvidia-k620")
-
     assert device.classes["mul.f32"].cpi == 0.375
     assert device.cores_per_compute_unit is not None
     assert 32 / device.cores_per_compute_unit == 0.25
@@ -66,7 +61,6 @@ def test_lemeire_ratios_of_double_to_single_precision_and_of_divisions() -> None
 )
 def test_lemeire_table_6(gpu: str, clock_hz: float | None, printed: float, rounding: float) -> None:
     rate = implied_bandwidth(load_device(GPUS[gpu]), clock_hz)
-
     assert rate / 1e9 == pytest.approx(printed, abs=rounding)
 
 
@@ -116,11 +110,6 @@ def test_lemeire_table_9_has_214_experiments() -> None:
     assert sum(most // group for group, most in groups) == 214  # section 6.3 prints 226
 
 
-# }}}
-
-# {{{ Gajger & Czarnul
-
-
 @pytest.mark.parametrize(
     ("slug", "throughput", "rate", "links"),
     [
@@ -133,7 +122,6 @@ def test_gajger_tables_4_1_6_1_and_6_2(
     slug: str, throughput: float, rate: float, links: dict[str, tuple[float, float]]
 ) -> None:
     device = load_device(slug)
-
     for name in ("add.f32", "fma.f32", "add.s32", "shift.s32"):
         assert (device.classes[name].cpi, device.classes[name].latency) == (0.25, 6)
     assert device.classes["ld.global.s32"].latency == 350
@@ -145,22 +133,6 @@ def test_gajger_tables_4_1_6_1_and_6_2(
         assert 1e3 * link.startup_s == pytest.approx(startup_ms, abs=5e-6)
         assert (link.lambda_c, link.bandwidth_byte_per_s) == (share, rate)
         assert transfer_time(link, 1e9) == pytest.approx(link.startup_s + 1e9 / (rate * share))
-
-
-def test_gajger_saxpy2_is_bound_by_cores_from_an_intensity_of_32_on() -> None:
-    # section 6.3, of powers of two from 1 to 4096 (the bound changes between 22 and 23)
-    def bound(intensity: int) -> str:
-        count = 23 + 4 * intensity
-        profile = KernelProfile(name="k", ins_cuda=count, ins_issued=count, gmem_bytes=384)
-        cycles = MerpsysModel(device=load_device("nvidia-gtx-970")).count_cycles(profile)
-        return max(cycles, key=cycles.__getitem__)
-
-    assert [bound(2**k) for k in range(13)] == ["memory"] * 5 + ["cuda_cores"] * 8
-
-
-# }}}
-
-# {{{ Hong & Kim
 
 
 @pytest.mark.parametrize(
@@ -182,7 +154,6 @@ def test_hong_kim_tables_3_and_6(
     uncoalesced: float,
 ) -> None:
     device = load_device(slug)
-
     assert cores * clock_hz * operations / 1e9 == pytest.approx(peak, abs=0.5)
     assert device.require_int("num_compute_units") * 8 == cores
     # the catalogue counts two operations at the clock that is printed
@@ -200,17 +171,9 @@ def test_hong_kim_table_5_intensities() -> None:
         assert computations / memory == pytest.approx(printed, abs=0.05)
 
 
-# }}}
-
-# {{{ Ma, Chamberlain & Agrawal
-
-
-def test_ma_figures_1_and_3_and_the_example() -> None:
+def test_ma_figure_3_and_the_example() -> None:
     # section V prints 105 s for B_r = 65,536 and T = 4, with these coefficients of Eq. (15)
     assert 0.957 * math.sqrt(65536) / 4 + 53.9 == pytest.approx(115.1, abs=0.05)
-    # figure 1, the zigzag
-    zigzag = [scheduling_factor(groups, 1, 15) for groups in (15, 16, 31)]
-    assert zigzag == pytest.approx([1, 1.875, 45 / 31])
     # figure 3 becomes flat at these work items per core, by Eq. (13), (14): L/C = T S_D
     device = load_device("nvidia-gtx-480")
     threshold = device.require("latency_steps") / device.require("chunk")
@@ -219,6 +182,3 @@ def test_ma_figures_1_and_3_and_the_example() -> None:
         device, work_items_per_group=32, local_bytes_per_group=3 * 32 * 32 * 4
     )
     assert resident.active_groups == 4
-
-
-# }}}

@@ -97,16 +97,13 @@ def test_barrier_kernel(
     result = [
         Simulation(barrier_kernel(size, alu, barrier)).cycles for size in (1, 2, 4, 8, 16, 32)
     ]
-
     assert result == cycles
 
 
 def test_one_barrier() -> None:
     once = replace(barrier_kernel(4, (1, 18), (2, 40)), programs=(chain("IB"),))
-
     alone = Simulation(replace(once, sub_groups_per_group=1, concurrent_groups=1))
     group = Simulation(replace(once, concurrent_groups=1))
-
     assert (alone.cycles, group.cycles) == (58, 64)
 
 
@@ -130,9 +127,7 @@ def test_simulated_mix_reaches_the_analytic_one(
     workload = Workload(
         programs=(program,), classes=classes, concurrent_groups=48, issue_limit=limit
     )
-
     result = Simulation(workload).ipc * ratio / (ratio + 1)
-
     wanted = mix_throughput(ratio, 1, 4, sharing, limit or math.inf)
     assert least <= result / wanted <= 1 + 1e-12
 
@@ -176,9 +171,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 @settings(max_examples=150, deadline=None)
 def test_cycles_are_those_of_the_plain_simulator(workload: Workload) -> None:
     end, starts = reference(workload)
-
     result = Simulation(workload)
-
     assert result.cycles == float(end)
     assert result.instructions == len(starts)
 
@@ -198,7 +191,6 @@ def test_published_kernels_at_many_occupancies_are_those_of_the_plain_simulator(
     for occupancy in occupancies:
         size, groups = (occupancy, 1) if in_groups else (1, occupancy)
         full = replace(workload, sub_groups_per_group=size, concurrent_groups=groups)
-
         assert Simulation(full).cycles == float(reference(full)[0])
 
 
@@ -207,7 +199,6 @@ def test_times_beyond_64_bits_are_simulated() -> None:
     primes = (999983, 999979, 999961, 999959, 999953, 999931, 999917)
     classes = {f"c{p}": make_class(f"c{p}", "alu", 1 + 1 / p, 2 + 1 / p) for p in primes}
     workload = Workload(programs=(chain(list(classes) * 3),), classes=classes, concurrent_groups=2)
-
     assert Simulation(replace(workload, concurrent_groups=1000)).instructions == 21000
 
 
@@ -227,7 +218,6 @@ def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
     latency = latency_from_graph(graph, example_device())
     workload = replace(EXAMPLE, programs=(graph,))
     top = 1 / max(nodes.count("C"), 2 * nodes.count("M"))
-
     assert Simulation(workload).cycles == latency
     many = Simulation(replace(workload, concurrent_groups=concurrent, issue_limit=limit))
     if limit is not None:  # no latency is below 1 / limit
@@ -237,9 +227,7 @@ def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
 
 def test_prediction_simulates_the_fullest_compute_unit() -> None:
     kernel = ProfiledKernel(profile=example_profile(), launch=launch_at(4, num_groups=13 * 7 + 1))
-
     prediction = PipelineModel(device=example_device()).predict(kernel)
-
     cycles = Simulation(example(4, total_groups=8)).cycles
     assert prediction.results["cycles"] == cycles
     assert prediction.time_s == pytest.approx(cycles / 1.253e9)

@@ -9,13 +9,9 @@ import pytest
 from countperf.cli import main
 from countperf.devices.parameters import load_device
 from countperf.errors import TableError
+from countperf.mechanistic import profiler_csv
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.predict_all import answers_of
-from countperf.mechanistic.profiler_csv import (
-    find_measured_fields,
-    parse_profiler_csv,
-    read_profiler_csv,
-)
 from measurement_kernels import catalog
 
 _START = '"{}","1","run","h","{}","1","7","(16, 16, 1)","(4, 4, 1)","0","5.0","",'
@@ -61,20 +57,18 @@ SIZES = {"n": 64, "m": 64, "l": 64}
 
 
 def test_tables_of_nsight_compute() -> None:
-    first, second = parse_profiler_csv(NCU)
+    first, second = profiler_csv.parse_profiler_csv(NCU)
     assert (first.kernel, second.kernel) == (MINE, "other(float *)")
     assert first.values == {DRAM: 65536, SHARE: 25, ISSUED: 128_128, REGISTERS: 40}
-    raw = find_measured_fields(parse_profiler_csv(RAW)[0])
+    raw = profiler_csv.find_measured_fields(profiler_csv.parse_profiler_csv(RAW)[0])
     assert raw["total_bytes"] == (2e6, "dram__bytes_read.sum, dram__bytes_write.sum")
     assert raw["total_flops"][0] == 211
 
 
 def test_measured_numbers_take_the_place_of_counts_and_are_marked() -> None:
-    profiler = profile_kernel(MATMUL.build(), K620, metrics=parse_profiler_csv(NCU))
+    profiler = profile_kernel(MATMUL.build(), K620, metrics=profiler_csv.parse_profiler_csv(NCU))
     counted = profile_kernel(MATMUL.build(), K620, registers_per_work_item=40).at(SIZES)
-
     profiled = profiler.at(SIZES)
-
     sub_groups = 16 * 8
     assert profiled.profile.total_bytes == 65536
     assert profiled.profile.gmem_bytes == 65536 / sub_groups
@@ -113,8 +107,7 @@ _RULES = ',"Rule Name","Rule Type","Rule Description","Estimated Speedup Type","
     ],
 )
 def test_tables_as_profilers_write_them(text: str, values: dict[str, float]) -> None:
-    (profiled,) = parse_profiler_csv(text)
-
+    (profiled,) = profiler_csv.parse_profiler_csv(text)
     assert (profiled.kernel, profiled.values) == ("k", values)
 
 
@@ -132,7 +125,7 @@ def test_tables_as_profilers_write_them(text: str, values: dict[str, float]) -> 
     ],
 )
 def test_names_of_functions_have_types_and_templates(name: str, *, is_it: bool) -> None:
-    metrics = parse_profiler_csv(NCU.replace(MINE, name))
+    metrics = profiler_csv.parse_profiler_csv(NCU.replace(MINE, name))
     profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics)
     if is_it:
         assert profiler.at(SIZES).profile.total_bytes == 65536
@@ -143,9 +136,8 @@ def test_names_of_functions_have_types_and_templates(name: str, *, is_it: bool) 
 
 def test_launches_of_other_sizes_are_others() -> None:
     other = _line(7, MINE, DRAM, "byte", "999").replace("(4, 4, 1)", "(2, 2, 1)")
-    metrics = parse_profiler_csv(NCU + other)
+    metrics = profiler_csv.parse_profiler_csv(NCU + other)
     profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics, registers_per_work_item=40)
-
     assert profiler.at(SIZES).profile.total_bytes == 65536
     assert profiler.at({"n": 32, "m": 32, "l": 32}).profile.total_bytes == 999
     with pytest.raises(TableError, match=r"with 64 groups of 256 .* 4 groups of 256"):
@@ -163,9 +155,8 @@ def test_a_ratio_of_bytes_that_changes_no_cost_says_so(moved: float, unused: boo
     assert accessed is not None
     lines = NCU.splitlines()
     mine = _line(0, MINE, DRAM, "byte", f"{moved * accessed}")
-    metrics = parse_profiler_csv("\n".join([*lines[:3], mine, lines[7], ""]))
+    metrics = profiler_csv.parse_profiler_csv("\n".join([*lines[:3], mine, lines[7], ""]))
     measured = profile_kernel(MATMUL.build(), K620, metrics=metrics)
-
     mark = measured.at(SIZES).profile.measured["dram_ratio"]
     assert mark.startswith(f"{moved:.3g}: dram__bytes.sum")
     assert mark.endswith("without effect below 1") is unused
@@ -193,13 +184,13 @@ def test_operations_by_both_names(unit: str) -> None:
             _line(0, MINE, "sm__sass_thread_inst_executed_op_dadd_pred_on.sum", "inst", "5"),
         ]
     )
-    (metrics,) = parse_profiler_csv(text)
-    assert find_measured_fields(metrics)["total_flops"][0] == 2 * 7_340_032 + 5 + 1000
+    (metrics,) = profiler_csv.parse_profiler_csv(text)
+    assert profiler_csv.find_measured_fields(metrics)["total_flops"][0] == 2 * 7_340_032 + 5 + 1000
 
 
 def test_a_table_of_two_devices_serves_each_of_them() -> None:
     other = _line(1, MINE, DRAM, "byte", "4").replace('"0","5.0"', '"1","9.0"')
-    metrics = parse_profiler_csv(_of(DRAM, "byte", "3") + other)
+    metrics = profiler_csv.parse_profiler_csv(_of(DRAM, "byte", "3") + other)
     profiler = profile_kernel(MATMUL.build(), K620, metrics=metrics, registers_per_work_item=40)
     assert profiler.at(SIZES).profile.total_bytes == 3
 
@@ -209,7 +200,7 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "ncu.csv"
     mark = "\ufeff" if encoding == "utf-16-be" else ""
     path.write_bytes((mark + NCU.replace("\n", "\r\n")).encode(encoding))
-    assert read_profiler_csv(path) == parse_profiler_csv(NCU)
+    assert profiler_csv.read_profiler_csv(path) == profiler_csv.parse_profiler_csv(NCU)
 
 
 @pytest.mark.parametrize(
@@ -244,15 +235,15 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
 )
 def test_wrong_tables_are_refused(text: str, said: str) -> None:
     with pytest.raises(TableError, match=said):
-        profile_kernel(MATMUL.build(), K620, metrics=parse_profiler_csv(text)).at(SIZES)
+        profile_kernel(MATMUL.build(), K620, metrics=profiler_csv.parse_profiler_csv(text)).at(
+            SIZES
+        )
 
 
 def test_predict_takes_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ncu.csv"
     path.write_text(NCU)
     command = ["predict", "matmul-tiled/square/16x16", "n=64", "m=64", "l=64", "--model"]
-
     arguments = ["volkov,roofline-bytes", "--on", "nvidia-k620", "--metrics", str(path)]
     assert main([*command, *arguments]) == 0
-
     assert "measured: occupancy (sm__warps_active" in capsys.readouterr().out

@@ -22,16 +22,8 @@ from countperf.mechanistic.profile import (
     MechanisticModel,
     ProfiledKernel,
 )
-from countperf.mechanistic.roofline import (
-    ByteRooflineModel,
-    TwoSubsystems,
-    latency_alone,
-    roof,
-)
-from countperf.mechanistic.tmm import (
-    TmmModel,
-    step_bound,
-)
+from countperf.mechanistic.roofline import ByteRooflineModel, TwoSubsystems, latency_alone, roof
+from countperf.mechanistic.tmm import TmmModel, step_bound
 from countperf.mechanistic.wfg import Block, WorkFlowCosts, WorkFlowCycles, WorkFlowModel
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -182,12 +174,9 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
         ),
         ("alpha_mem", _estimate(WorkFlowModel, example_profile(alpha={"C": 1}))),
         ("alpha_mem", lambda: replace(TABLE_2, alpha_mem_uncoal=0)),
-        *(
-            (name, _estimate(MwpCwpModel, full_profile(**{"alpha_mem_uncoal": 1, name: None})))
-            for name in (
-                *("alpha_mem_coal", "alpha_mem_uncoal"),
-                *("uncoal_per_mw", "load_bytes_per_sub_group"),
-            )
+        (
+            "uncoal_per_mw",
+            _estimate(MwpCwpModel, full_profile(alpha_mem_uncoal=1, uncoal_per_mw=None)),
         ),
         ("alpha", _estimate(RestatedMwpCwpModel, KernelProfile(name="k"))),
         ("alpha_mem", _estimate(RestatedMwpCwpModel, KernelProfile(name="k", alpha={"C": 1}))),
@@ -205,24 +194,9 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
             "max_groups_per_compute_unit",
             lambda: resident_groups(declare_device(sub_group_size=32), work_items_per_group=32),
         ),
-        *(
-            (name, _estimate(TmmModel, **{name: None}))
-            for name in ("latency_steps", "cores_per_compute_unit", "clock_hz")
-        ),
-        *(
-            (name, _estimate(MerpsysModel, **{**BUS, name: None}))
-            for name in (
-                *("cores_per_compute_unit", "schedulers_per_compute_unit"),
-                *("mem_clock_hz", "bus_width_bits"),
-            )
-        ),
-        *(
-            (name, _estimate(MwpCwpModel, full_profile(alpha_mem_uncoal=1), **{name: None}))
-            for name in (
-                *("issue_cycles", "mem_ld_cycles"),
-                *("departure_del_coal_cycles", "bandwidth_byte_per_s"),
-            )
-        ),
+        ("latency_steps", _estimate(TmmModel, latency_steps=None)),
+        ("bus_width_bits", _estimate(MerpsysModel, **{**BUS, "bus_width_bits": None})),
+        ("issue_cycles", _estimate(MwpCwpModel, issue_cycles=None)),
         ("classes.C", _estimate(WorkFlowModel, classes={"M": EXAMPLE_CLASSES["M"]})),
         (
             "cpi_mem_instr",
@@ -247,5 +221,4 @@ ROWS: dict[type[Exception], list[tuple[str, Callable[[], object]]]] = {
 def test_refusals(error: type[Exception], name: str, call: Callable[[], object]) -> None:
     with pytest.raises(error) as caught:
         call()
-
     assert getattr(caught.value, "field" if error is DeviceParameterError else "parameter") == name

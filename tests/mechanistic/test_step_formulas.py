@@ -30,7 +30,6 @@ def sums(domain: str, body: str = "z[i] = sum(j, x[j])", least: int = 32) -> Any
 def test_a_squaring_has_the_work_and_transactions_of_ma(n: int) -> None:
     found = formulas("published-apsp/32x32")
     (program,) = found.programs
-
     # Eq. (10) for one of lg n squarings, with S_D = C = 32: twice the paper's, and the stores
     assert program.work.evaluate({"n": n}) == 2 * n**3
     assert program.transactions.evaluate({"n": n}) == 2 * n**3 // (32 * 32) + n**2 // 32
@@ -52,7 +51,6 @@ def test_a_squaring_has_the_work_and_transactions_of_ma(n: int) -> None:
 
 def test_triangles_are_counted_as_by_enumeration() -> None:
     (program,) = formulas(sums("{ [i, j] : 0 <= i < n and 0 <= j <= i }")).programs
-
     for n in (64, 96, 320):
         work = sum(1 for i in range(n) for _ in range(i + 1))
         # the items of a sub-group load one x[j] together, as long as one of them has iterations
@@ -67,14 +65,12 @@ def test_the_kernel_with_fewer_steps_changes_where_the_formulas_cross() -> None:
     square = sums("{ [i, j] : 0 <= i < n and 0 <= j < n }", "z[i] = sum(j, i*j)")
     line = sums("{ [i, j] : 0 <= i < n and 0 <= j < 1000 }", "z[i] = sum(j, i*j)")
     found, other = formulas(square, label="square"), formulas(line, label="line")
-
     assert found.crossovers(other) == [(64, "square"), (1024, "line")]
     assert [term for _, term in found.bounds()] == ["span", "work"]
 
 
 def test_formulas_say_how_many_groups_fill_the_device() -> None:
     lines = formulas(sums("{ [i] : 0 <= i < n }", "z[i] = x[i]"))
-
     # 8 groups of 32 are resident on each of 15 units
     assert lines.programs[0].filling_groups == 8 * 15
     assert "with less than 120 groups" in str(lines)
@@ -82,13 +78,11 @@ def test_formulas_say_how_many_groups_fill_the_device() -> None:
 
 def test_sizes_that_are_given_are_held() -> None:
     (program,) = formulas("matmul-tiled/square/16x16", l=64, m=48).programs
-
     assert str(program.work) == "3072*n"
 
 
 def test_formulas_begin_where_assumptions_hold() -> None:
     found = formulas(sums("{ [i, j] : 0 <= i < n and 0 <= j < 100 }", least=100))
-
     assert (found.first, found.multiple) == (128, 32)
 
 

@@ -53,9 +53,7 @@ def test_a_timed_sweep_has_errors_of_each_model() -> None:
         replace(point, measured_s=time_s)
         for point, time_s in zip(curve.points, times_s, strict=True)
     ]
-
     timed = replace(curve, points=tuple(points), measured_on="example")
-
     # off by 0, 0.03, 0.02: from the line 0.02/3, 0.05/3, 0.08/3 they are 0.02/3, 0.04/3, 0.02/3
     shape = (0.02 / 3 / 0.04 + 0.04 / 3 / 0.05 + 0.02 / 3 / 0.1) / 3
     whole = (0 + 0.03 / 0.05 + 0.02 / 0.1) / 3
@@ -74,9 +72,7 @@ def test_local_memory_leaves_these_numbers_of_groups() -> None:
     # half of the local memory at most, so that two stay (Lemeire et al., Table 9)
     profiled = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(LARGE)
     gtx_1060 = load_device("nvidia-gtx-1060")
-
     able = unused_local_bytes(profiled, K620)
-
     assert list(able) == list(range(1, 9))
     assert (able[1], able[8]) == (32 * 1024 + 1 - 2048, 0)
     assert [*unused_local_bytes(profiled, gtx_1060)] == [*range(2, 9)]
@@ -88,16 +84,14 @@ def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch)
         find_device("pocl:0")
     except DeviceError as error:
         pytest.skip(str(error))
-    once = PROTOCOL.changed(rounds=1, separation_s=0.0, extra_rounds=0)
+    once = PROTOCOL.with_values(rounds=1, separation_s=0.0, extra_rounds=0)
     monkeypatch.setattr("countperf.api.timing.TIMING", once)
-    described = load_device("pocl-epyc-zen5").replaced(
+    described = load_device("pocl-epyc-zen5").with_values(
         max_groups_per_compute_unit=4, local_bytes_per_compute_unit=65536
     )
-
     timed = sweep_kernel(
         "matmul-tiled/square/16x16", described, SIZES, models="volkov", timed_on="pocl:0"
     )
-
     assert [point.value for point in timed.points] == [1, 2, 3, 4]
     assert all(point.measured_s is not None and point.measured_s > 0 for point in timed.points)
     assert timed.failures == ()
@@ -106,9 +100,7 @@ def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_group_of_another_size_does_the_same_work() -> None:
     curves = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(SIZES)
-
     varied = vary(curves, "group_size", 128)
-
     assert varied.launch.work_items_per_group == 128
     assert varied.launch.num_groups == 2 * curves.launch.num_groups
     local = curves.profile.local_bytes_per_group
@@ -120,7 +112,6 @@ def test_a_group_of_another_size_does_the_same_work() -> None:
 def test_every_model_has_a_curve_or_says_what_it_lacks(axis: Any) -> None:
     profiler = profile_kernel(MATMUL, K620, registers_per_work_item=32, max_instructions=200)
     curves = sweep(profiler.at(SIZES), K620, over=axis)
-
     frame = curves.to_frame()
     assert set(frame["model"]) == set(curves.models)
     assert len(frame) == len(curves.points) * len(curves.models)

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 
 from countperf.devices.parameters import (
     DeviceParameters,
-    InstructionClass,
     LinkParameters,
     declare_device,
 )
-from countperf.mechanistic.merpsys import (
-    MerpsysModel,
-    critical_path,
-    transfer_time,
-)
+from countperf.mechanistic import tmm
+from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -28,14 +24,7 @@ from countperf.mechanistic.profile import (
     LaunchConfiguration,
     ProfiledKernel,
 )
-from countperf.mechanistic.tmm import (
-    TmmModel,
-    compute_scheduled_steps,
-    scheduling_factor,
-    step_bound,
-)
-
-# {{{ TMM
+from tests.mechanistic.builders import make_class
 
 STEPS: dict[str, Any] = {
     "work": 4.8e9,
@@ -77,7 +66,7 @@ def shortest_paths(sub_block: int) -> dict[str, Any]:
 
 
 def paths_steps(sub_block: int, items: float) -> Any:
-    return compute_scheduled_steps(
+    return tmm.compute_scheduled_steps(
         **shortest_paths(sub_block),
         latency_steps=LATENCY,
         work_items_per_core=items,
@@ -100,16 +89,15 @@ def paths_steps(sub_block: int, items: float) -> Any:
 def test_the_largest_term_bounds_the_steps(
     changes: dict[str, Any], steps: float, which: str
 ) -> None:
-    bound = step_bound(**{**STEPS, **changes})
-
+    bound = tmm.step_bound(**{**STEPS, **changes})
     assert (bound.steps, bound.which) == (steps, which)
 
 
 def test_the_zigzag_over_groups() -> None:
     factors = {1: 15, 14: 15 / 14, 15: 1, 16: 1.875, 30: 1, 31: 45 / 31, 46: 60 / 46}
     for groups, factor in factors.items():
-        assert scheduling_factor(groups, 1, 15) == pytest.approx(factor, rel=1e-15)
-    assert scheduling_factor(65536, 4, 15) == 1093 * 60 / 65536 == 1.00067138671875
+        assert tmm.scheduling_factor(groups, 1, 15) == pytest.approx(factor, rel=1e-15)
+    assert tmm.scheduling_factor(65536, 4, 15) == 1093 * 60 / 65536 == 1.00067138671875
 
 
 @pytest.mark.parametrize(("sub_block", "threshold"), [(64, 8), (32, 16), (16, 32)])
@@ -118,7 +106,7 @@ def test_curves_become_flat_where_latency_is_hidden(sub_block: int, threshold: f
 
     def bound(items: float) -> tuple[str, float]:
         constants = {"latency_steps": LATENCY, "work_items_per_core": items, "num_cores": 480}
-        steps = step_bound(span=0, **paths, **constants)
+        steps = tmm.step_bound(span=0, **paths, **constants)
         return steps.which, steps.steps
 
     assert bound(threshold) == bound(2 * threshold) == ("work", paths["work"] / 480)
@@ -132,9 +120,8 @@ def test_steps_of_the_shortest_paths() -> None:
     tiles = {"work_items_per_group": 32, "local_bytes_per_group": 3 * 32 * 32 * 4}
     resident = resident_groups(GTX_480, **tiles)
     assert (resident.active_groups, resident.limiter) == (4, "local")
-
     # a step takes a cycle
-    model, profile = TmmModel(device=GTX_480), KernelProfile(name="paths", **shortest_paths(32))
+    model, profile = tmm.TmmModel(device=GTX_480), KernelProfile(name="paths", **shortest_paths(32))
     prediction = model.predict(ProfiledKernel(profile=profile, launch=PATHS_LAUNCH))
     assert prediction.time_s == pytest.approx(59596865536 / 1.4e9, rel=1e-14)
     assert (prediction.bound, prediction.results["work_items_per_core"]) == ("memory", 4)
@@ -147,9 +134,8 @@ def test_steps_of_the_shortest_paths() -> None:
 def test_the_scheduling_factor_depends_on_the_ratio_only(
     groups: int, active: int, units: int, scale: int
 ) -> None:
-    factor = scheduling_factor(groups, active, units)
-
-    scaled = scheduling_factor(groups * scale, active * scale, units)
+    factor = tmm.scheduling_factor(groups, active, units)
+    scaled = tmm.scheduling_factor(groups * scale, active * scale, units)
     assert scaled == pytest.approx(factor, rel=1e-14)
     assert factor >= 1
     assert (factor == 1) == (groups % (active * units) == 0)
@@ -161,14 +147,9 @@ def test_memory_bound_shortest_paths_follow_equation_14(sub_block: int, items: f
     squared = VERTICES**2 * math.log2(VERTICES) * LATENCY
     root_of_groups = VERTICES // sub_block
     by_groups = squared * root_of_groups / (CHUNK * items) * steps.scheduling / 480
-
     assert steps.which == "memory"
     assert steps.steps == pytest.approx(by_groups, rel=1e-12)
 
-
-# }}}
-
-# {{{ MERPSYS
 
 EXACT = 1e-14
 LINK = LinkParameters(startup_s=3.9687e-6, bandwidth_byte_per_s=15.8e9, lambda_c=0.689)
@@ -218,21 +199,6 @@ def test_bytes_per_cycle_of_the_published_devices(
     assert MerpsysModel(device=device).bytes_per_cycle == pytest.approx(expected, rel=EXACT)
 
 
-def test_the_critical_path_of_saxpy2() -> None:
-    special: dict[int, float] = {7: 10, 14: 0, 15: 10, 16: 0, 17: 350}
-    sequence = [(i, i + 1, special.get(i, 3.0)) for i in range(18)]
-    used = "1,3 1,4 2,4 1,5 3,5 4,5 5,6 6,7 5,9 8,10 5,11 9,12 11,14 12,14 10,15 12,17 14,17"
-    pairs = [tuple(map(int, pair.split(","))) for pair in used.split()]
-    loop = [(0, 1, 3), (0, 1, 6), (1, 2, 3), (2, 3, 0), (1, 3, 6), (3, 4, 12)]
-    after = [
-        *((0, 1, 3.0), (1, 2, 3.0), (1, 2, 6.0), (2, 3, 3.0), (2, 3, 6.0), (1, 3, 6.0)),
-        *((3, 4, 350.0), (4, 5, 3.0), (4, 5, 6.0), (5, 6, 3.0), (6, 7, 150.0)),
-    ]
-
-    before = critical_path(19, [*sequence, *((i, j, 6.0) for i, j in pairs)])
-    assert (before, critical_path(5, loop), critical_path(8, after)) == (418, 24, 524)
-
-
 @pytest.mark.parametrize(
     ("repeats", "cycles", "bound"),
     [
@@ -245,7 +211,6 @@ def test_the_critical_path_of_saxpy2() -> None:
 )
 def test_the_busiest_resource_of_saxpy2(repeats: int, cycles: float, bound: str) -> None:
     taken = MerpsysModel(device=_gtx_970()).count_cycles(_saxpy(repeats))
-
     assert max(taken, key=taken.__getitem__) == bound
     assert taken[bound] == pytest.approx(cycles, rel=EXACT)
     assert taken["cuda_cores"] == taken["schedulers"]
@@ -264,7 +229,6 @@ def test_throughput_of_saxpy2(occupancy: float, repeats: int, wpc: float, bound:
     estimate = model.estimate(
         ProfiledKernel(_saxpy(repeats), replace(SAXPY_LAUNCH, occupancy=occupancy))
     )
-
     assert estimate.results["wpc"] == pytest.approx(wpc, rel=EXACT)
     assert estimate.bound == bound
 
@@ -287,12 +251,12 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
     low, high = sorted((first, second))
     device = _gtx_970()
     # bytes per cycle stay as they are where the memory clock grows alike
-    scaled = device.replaced(
+    scaled = device.with_values(
         clock_hz=1253e6 * speed, num_compute_units=13 * units, mem_clock_hz=1753e6 * speed * units
     )
 
     def time(parameters: DeviceParameters, occupancy: float, lambda_k: float = 1.0) -> float:
-        model = MerpsysModel(device=parameters.replaced(lambda_k=lambda_k))
+        model = MerpsysModel(device=parameters.with_values(lambda_k=lambda_k))
         return model.estimate(
             ProfiledKernel(_saxpy(8), replace(SAXPY_LAUNCH, occupancy=occupancy))
         ).time_s
@@ -303,22 +267,14 @@ def test_time_is_inverse_to_factor_clock_and_compute_units_and_falls_with_occupa
 
 
 def test_what_a_profile_does_not_state_is_derived_from_its_instructions() -> None:
-    classes = {
-        "C": InstructionClass(name="C", subsystem="alu", cpi=0.25, latency=6, kind="compute"),
-        "M": InstructionClass(name="M", subsystem="mem", cpi=9, latency=350, kind="memory"),
-    }
+    classes = {"C": make_class("C", "alu", 0.25, 6), "M": make_class("M", "mem", 9, 350, "memory")}
     graph = InstructionGraph("MCCM", [(0, 1), (1, 2), (2, 3)])
     device = _gtx_970(
         classes=classes, mem_clock_hz=None, data_rate=None, bandwidth_byte_per_s=224.384e9
     )
     profile = KernelProfile(name="k", idg=graph, load_bytes_per_sub_group=128)
-
     results = MerpsysModel(device=device).estimate(ProfiledKernel(profile, SAXPY_LAUNCH)).results
-
     assert results["latency_bound"] == 350 + 6 + 6 + 350
     assert results["cycles[cuda_cores]"] == 2 * 32 / 128
     assert results["cycles[schedulers]"] == 1
     assert results["cycles[memory]"] == pytest.approx(256 / 13.775185708146601, rel=EXACT)
-
-
-# }}}

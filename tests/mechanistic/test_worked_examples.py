@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, declare_device
+from countperf.mechanistic import wfg
 from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, intervals_of
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -22,31 +23,12 @@ from countperf.mechanistic.profile import (
 from countperf.mechanistic.roofline import (
     ByteRooflineModel,
     TransitModel,
-    TwoSubsystems,
     VolkovModel,
     latency_alone,
-    latency_from_counts,
     latency_from_graph,
     roof,
-    transit_throughput,
 )
-from countperf.mechanistic.wfg import (
-    Block,
-    Variant,
-    WorkFlowCosts,
-    WorkFlowCycles,
-    WorkFlowModel,
-    blocks_of,
-)
-from tests.mechanistic.builders import (
-    EXAMPLE_GRAPH,
-    chain,
-    example_device,
-    example_profile,
-    full_device,
-    launch_at,
-    make_class,
-)
+from tests.mechanistic import builders
 
 
 def device_of(*costs: str) -> DeviceParameters:
@@ -54,54 +36,38 @@ def device_of(*costs: str) -> DeviceParameters:
     classes = {}
     for name, subsystem, cpi, latency in map(str.split, costs):
         kind = "memory" if subsystem == "memory" else "compute"
-        classes[name] = make_class(name, subsystem, float(cpi), float(latency), kind)
+        classes[name] = builders.make_class(name, subsystem, float(cpi), float(latency), kind)
     return declare_device(classes=classes)
 
 
-# {{{ roofline
-
 UNIT: dict[str, Any] = {"num_compute_units": 1, "clock_hz": 1.0, "sub_group_size": 32}
 EXAMPLE_COSTS = ("C compute 1 4", "M memory 2 6")
+THREE_COSTS = ("a alu 0.25 6", "s sfu 1 15", "d dp 7.5 42")
 ONES = {"x": 1.0, "y": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("costs", "counts", "limit", "wpc", "bound", "kind"),
+    ("costs", "counts", "limit", "wpc", "kind"),
     [
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, None, 1 / 4, "compute", "compute"),
-        (EXAMPLE_COSTS, {"C": 4, "M": 2}, 1, 1 / 6, "issue", "issue"),
-        (
-            ("a alu 0.25 6", "s sfu 1 15", "d dp 7.5 42"),
-            {"a": 3, "s": 2, "d": 1.5},
-            None,
-            1 / 11.25,
-            "dp",
-            "compute",
-        ),
-        # ties: those that compute before memory, then by name, issue last
-        (("x zeta 2 4", "y memory 2 4"), ONES, None, 1 / 2, "zeta", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, None, 1 / 2, "eta", "compute"),
-        (("x zeta 2 4", "y compute 2 4"), ONES, None, 1 / 2, "compute", "compute"),
-        (("x zeta 2 4", "y eta 2 4"), ONES, 1, 1 / 2, "eta", "compute"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, None, 1 / 4, "compute"),
+        (EXAMPLE_COSTS, {"C": 4, "M": 2}, 1, 1 / 6, "issue"),
+        (THREE_COSTS, {"a": 3, "s": 2, "d": 1.5}, None, 1 / 11.25, "compute"),
+        # ties: those that compute before memory, issue last
+        (("x zeta 2 4", "y memory 2 4"), ONES, None, 1 / 2, "compute"),
+        (("x zeta 2 4", "y eta 2 4"), ONES, 1, 1 / 2, "compute"),
     ],
 )
 def test_roof(
-    costs: tuple[str, ...],
-    counts: dict[str, float],
-    limit: float | None,
-    wpc: float,
-    bound: str,
-    kind: str,
+    costs: tuple[str, ...], counts: dict[str, float], limit: float | None, wpc: float, kind: str
 ) -> None:
-    top = roof(counts, device_of(*costs).replaced(issue_limit=limit))
-
-    assert (top.wpc, top.bound, top.kind) == (wpc, bound, kind)
+    top = roof(counts, device_of(*costs).with_values(issue_limit=limit))
+    assert (top.wpc, top.kind) == (wpc, kind)
 
 
 def test_roof_in_bytes() -> None:
     device = declare_device(peak_flops=1e12, bandwidth_byte_per_s=1e11, launch_overhead_s=1.0)
     profile = KernelProfile(name="k", total_flops=2e9, total_bytes=1.2e10)
-    kernel = ProfiledKernel(profile=profile, launch=launch_at(1))
+    kernel = ProfiledKernel(profile=profile, launch=builders.launch_at(1))
     model = ByteRooflineModel(device=device)
     top = model.estimate(kernel)
     assert (top.time_s, top.bound) == (pytest.approx(0.12), "memory")
@@ -120,21 +86,17 @@ def test_the_roof_of_two_subsystems_is_equation_1(
     c: float, m: float, cpi_c: float, cpi_m: float
 ) -> None:
     device = device_of(f"C compute {cpi_c} 4", f"M memory {cpi_m} 6")
-
     # Lemeire et al., computations per cycle over computations
     assert min(1 / cpi_c, c / m / cpi_m) / c == pytest.approx(roof({"C": c, "M": m}, device).wpc)
 
 
-# }}}
-
-# {{{ Volkov
-
-
 def test_latency_of_one_sub_group() -> None:
-    device = example_device()
-    assert latency_from_graph(EXAMPLE_GRAPH, device) == latency_alone(example_profile(), device)
-    assert latency_alone(example_profile(), device) == 25
-    assert latency_alone(example_profile(idg=None), device) == 28
+    device = builders.example_device()
+    assert latency_from_graph(builders.EXAMPLE_GRAPH, device) == latency_alone(
+        builders.example_profile(), device
+    )
+    assert latency_alone(builders.example_profile(), device) == 25
+    assert latency_alone(builders.example_profile(idg=None), device) == 28
     # a result that is used later is waited for
     assert latency_from_graph(InstructionGraph("MCC", [(0, 2)]), device) == 10
 
@@ -142,7 +104,7 @@ def test_latency_of_one_sub_group() -> None:
 def rate_at(
     model: type[MechanisticModel], occupancy: float, device: DeviceParameters, **profile: Any
 ) -> Mapping[str, float]:
-    kernel = ProfiledKernel(example_profile(**profile), launch_at(occupancy))
+    kernel = ProfiledKernel(builders.example_profile(**profile), builders.launch_at(occupancy))
     return model(device=device).estimate(kernel).results
 
 
@@ -160,17 +122,15 @@ def rate_at(
 def test_volkov_over_occupancy(
     occupancy: float, limit: float | None, wpc: float, cpr: float, ridge: float
 ) -> None:
-    rate = rate_at(VolkovModel, occupancy, example_device(issue_limit=limit))
-
+    rate = rate_at(VolkovModel, occupancy, builders.example_device(issue_limit=limit))
     names = ("wpc", "cpr", "ridge_occupancy")
     assert [rate[name] for name in names] == pytest.approx([wpc, cpr, ridge])
 
 
 def test_volkov_with_three_subsystems() -> None:
-    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").replaced(**UNIT)
+    device = device_of("a alu 0.375 6", "s sfu 1 15", "m memory 18 440").with_values(**UNIT)
     counts = {"a": 20.0, "s": 4.0, "m": 2.0}
-
-    assert latency_from_counts(counts, device) == 1060
+    assert latency_alone(builders.example_profile(alpha=counts, idg=None), device) == 1060
     assert list(roof(counts, device).busy.values()) == [7.5, 4, 36]
     at_16, at_48 = (
         rate_at(VolkovModel, occupancy, device, alpha=counts, idg=None) for occupancy in (16, 48)
@@ -187,43 +147,41 @@ def test_a_dependency_never_lowers_the_latency(data: st.DataObject) -> None:
     pairs = [(i, j) for j in range(len(nodes)) for i in range(j)]
     edges = data.draw(st.lists(st.sampled_from(pairs), max_size=6))
     extra = data.draw(st.sampled_from(pairs))
-    before = latency_from_graph(InstructionGraph(nodes, edges), example_device())
+    before = latency_from_graph(InstructionGraph(nodes, edges), builders.example_device())
+    assert (
+        latency_from_graph(InstructionGraph(nodes, [*edges, extra]), builders.example_device())
+        >= before
+    )
 
-    assert latency_from_graph(InstructionGraph(nodes, [*edges, extra]), example_device()) >= before
 
-
-# }}}
-
-# {{{ transit
-
-EXAMPLE = TwoSubsystems(
-    alpha_comp=4, alpha_mem=2, cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6
-)
-LONG = TwoSubsystems(
-    alpha_comp=10, alpha_mem=1, cpi_comp=1, latency_comp=20, cpi_mem=8, latency_mem=400
-)
+LONG_COSTS = ("C compute 1 20", "M memory 8 400")
 
 
 @pytest.mark.parametrize(
-    ("system", "occupancy", "wpc"),
+    ("costs", "alpha", "occupancy", "wpc"),
     [
-        pytest.param(EXAMPLE, 5, 5 / 28, id="example, below the roofs"),
-        pytest.param(EXAMPLE, 7, 0.25, id="example, at both roofs"),
-        pytest.param(EXAMPLE, 10, 0.25, id="example, above"),
-        pytest.param(LONG, 40, 1 / 15, id="long latency"),
-        pytest.param(LONG, 64, 0.1, id="compute roof"),
-        pytest.param(replace(EXAMPLE, alpha_comp=1), 20, 0.25, id="memory roof"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 5, 5 / 28, id="example, below the roofs"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 7, 0.25, id="example, at both roofs"),
+        pytest.param(EXAMPLE_COSTS, (4, 2), 10, 0.25, id="example, above"),
+        pytest.param(LONG_COSTS, (10, 1), 40, 1 / 15, id="long latency"),
+        pytest.param(LONG_COSTS, (10, 1), 64, 0.1, id="compute roof"),
+        pytest.param(EXAMPLE_COSTS, (1, 2), 20, 0.25, id="memory roof"),
     ],
 )
-def test_transit(system: TwoSubsystems, occupancy: float, wpc: float) -> None:
-    assert transit_throughput(system, occupancy) == pytest.approx(wpc, rel=1e-9)
+def test_transit(
+    costs: tuple[str, ...], alpha: tuple[float, float], occupancy: float, wpc: float
+) -> None:
+    counts = dict(zip("CM", alpha, strict=True))
+    device = device_of(*costs).with_values(**UNIT)
+    rate = rate_at(TransitModel, occupancy, device, alpha=counts, idg=None)
+    assert rate["wpc"] == pytest.approx(wpc, rel=1e-9)
 
 
 def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
     grid = product((1, 4, 30), (1, 2, 9), (0.25, 1, 4), (4, 40), (0.5, 2, 42), (6, 136, 450))
     for comp, mem, cpi_comp, latency_comp, cpi_mem, latency_mem in grid:
         costs = (f"C compute {cpi_comp} {latency_comp}", f"M memory {cpi_mem} {latency_mem}")
-        device = device_of(*costs).replaced(**UNIT)
+        device = device_of(*costs).with_values(**UNIT)
         for occupancy in (0.5, 1, 2, 7, 48, 64):
             volkov, transit = (
                 rate_at(model, occupancy, device, alpha={"C": comp, "M": mem}, idg=None)["wpc"]
@@ -231,10 +189,6 @@ def test_theorem_1_without_parallelism_transit_is_volkov() -> None:
             )
             assert transit == pytest.approx(volkov, rel=1e-12), (costs, comp, mem)
 
-
-# }}}
-
-# {{{ GPUMech
 
 TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 
@@ -244,7 +198,6 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 )
 def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
     result = IntervalCycles([Interval(3, 6)], 4, policy)
-
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
     rates = (result.cpr, result.ipc, result.wpc)
@@ -261,27 +214,25 @@ def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> No
 )
 def test_gpumech_over_occupancy(policy: Policy, cycles: list[float]) -> None:
     runs = [IntervalCycles(TWO_AND_SIX, w, policy) for w in range(1, len(cycles) + 1)]
-
     assert [run.cpr for run in runs] == cycles
     assert runs[0].issue_probability == 0.25
 
 
 def test_corrected_round_robin_overlaps_no_more_instructions_than_there_are() -> None:
     result = IntervalCycles([Interval(0, 6), Interval(2, 1)], 4, "rr_corrected")
-
     assert (result.nonoverlapped, result.cpr) == ((0, 5), 2 + 7 + 5)
 
 
 @pytest.mark.parametrize(
     ("graph", "intervals"),
     [
-        (EXAMPLE_GRAPH, TWO_AND_SIX),
+        (builders.EXAMPLE_GRAPH, TWO_AND_SIX),
         (InstructionGraph("MMC", [(0, 1), (1, 2)]), ((0, 6), (0, 6), (1, 0))),  # without any
         (InstructionGraph("CBC"), ((3, 0),)),  # a barrier takes a slot
     ],
 )
 def test_intervals_of_graphs(graph: InstructionGraph, intervals: Sequence[Sequence[int]]) -> None:
-    assert intervals_of(graph, full_device()) == tuple(
+    assert intervals_of(graph, builders.full_device()) == tuple(
         each if isinstance(each, Interval) else Interval(each[0], each[1]) for each in intervals
     )
 
@@ -299,7 +250,6 @@ def test_cycles_by_gpumech_begin_with_those_alone_and_never_fall(
     alone = IntervalCycles(intervals, 1, policy).cpr
     fewer, more = (IntervalCycles(intervals, w, policy).cpr for w in sorted((first, second)))
     slots = first * sum(interval.insts for interval in intervals)
-
     assert alone == pytest.approx(sum(each.insts + each.stall for each in intervals), rel=1e-12)
     assert fewer <= more * (1 + 1e-12)
     assert IntervalCycles(intervals, first, "rr_corrected").cpr >= slots * (1 - 1e-12)
@@ -313,29 +263,24 @@ def test_greedy_with_equal_intervals_that_always_fill_is_volkovs_model(
     stall = insts + 1 + more
     result = IntervalCycles([Interval(insts, stall)] * times, occupancy, "gto")
     volkov = max(times * (insts + stall), occupancy * times * insts)
-
     if insts * stall >= insts + stall:
         assert result.cpr == pytest.approx(volkov, rel=1e-12)
 
 
-# }}}
-
-# {{{ work flow graphs
-
-MEM = Block("mem")
-B1 = (Block("comp", 2), MEM, Block("comp", 2), MEM)
-B2 = (Block("comp", 2), MEM, Block("comp", 2, 2), MEM)
-COSTS = WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
+MEM = wfg.Block("mem")
+B1 = (wfg.Block("comp", 2), MEM, wfg.Block("comp", 2), MEM)
+B2 = (wfg.Block("comp", 2), MEM, wfg.Block("comp", 2, 2), MEM)
+COSTS = wfg.WorkFlowCosts(cpi_comp=1, latency_comp=4, cpi_mem=2, latency_mem=6, cpi_mem_instr=1)
 CORRECTED = replace(COSTS, cpi_mem_instr=None)
 
 
 def _cycles(
-    blocks: Sequence[Block],
+    blocks: Sequence[wfg.Block],
     occupancies: Sequence[float],
-    variant: Variant,
-    costs: WorkFlowCosts = COSTS,
+    variant: wfg.Variant,
+    costs: wfg.WorkFlowCosts = COSTS,
 ) -> list[float]:
-    return [WorkFlowCycles(blocks, omega, costs, variant=variant).cpr for omega in occupancies]
+    return [wfg.WorkFlowCycles(blocks, omega, costs, variant=variant).cpr for omega in occupancies]
 
 
 @pytest.mark.parametrize(
@@ -345,9 +290,9 @@ def _cycles(
         (B2, "original", COSTS, [24, 25.3333, 23.3333, 24, 30, 36, 42]),
         (B1, "corrected", CORRECTED, [28, 28, 28, 28, 32, 36, 40, 41.3333]),
         (B2, "corrected", CORRECTED, [24, 24, 26, 28, 30.6667, 33.3333, 36]),
-        ([Block("comp", 8, 2)], "corrected", COSTS, [16, 16, 24]),
+        ([wfg.Block("comp", 8, 2)], "corrected", COSTS, [16, 16, 24]),
         (  # unequal blocks may take less with more sub-groups
-            [Block("comp", 1), MEM, Block("comp", 12), MEM],
+            [wfg.Block("comp", 1), MEM, wfg.Block("comp", 12), MEM],
             "corrected",
             replace(CORRECTED, latency_mem=60),
             [172, 167.3333, 164.4444, 163, 171.6667],
@@ -355,22 +300,21 @@ def _cycles(
     ],
 )
 def test_work_flow_over_occupancy(
-    blocks: Sequence[Block], variant: Variant, costs: WorkFlowCosts, cycles: list[float]
+    blocks: Sequence[wfg.Block], variant: wfg.Variant, costs: wfg.WorkFlowCosts, cycles: list[float]
 ) -> None:
     occupancies = range(1, len(cycles) + 1)
-
     assert _cycles(blocks, occupancies, variant, costs) == pytest.approx(cycles, abs=5e-5)
 
 
 def test_parts_and_limits_of_the_work_flow() -> None:
-    at_2 = WorkFlowCycles(B1, 2, COSTS, variant="original")
+    at_2 = wfg.WorkFlowCycles(B1, 2, COSTS, variant="original")
     assert (at_2.computation, at_2.memory) == pytest.approx((8, 2 * (6 - 10 / 3)))
-    barrier = WorkFlowCycles([*B1, Block("sync")], 2, COSTS, variant="original")
+    barrier = wfg.WorkFlowCycles([*B1, wfg.Block("sync")], 2, COSTS, variant="original")
     assert barrier.memory == pytest.approx(2 * (6 - 10 / 4))  # Eq. (35) with one barrier
     assert _cycles(B1, [12], "corrected", CORRECTED) == [48]  # the roofline
     assert _cycles(B2, [20], "corrected", CORRECTED) == [80]
-    assert WorkFlowCycles(B1, 1e6, COSTS, variant="original").cpw == pytest.approx(6)
-    assert WorkFlowCycles(B1, 1e6, CORRECTED).cpw == pytest.approx(4)
+    assert wfg.WorkFlowCycles(B1, 1e6, COSTS, variant="original").cpw == pytest.approx(6)
+    assert wfg.WorkFlowCycles(B1, 1e6, CORRECTED).cpw == pytest.approx(4)
     rates = [1 / cycles * (k + 1) for k, cycles in enumerate(_cycles(B1, range(1, 16), "original"))]
     above = [k for k, wpc in enumerate(rates, 1) if wpc > min(0.25, k / 25)]
     assert above == [3, 4]  # the original lies above Volkov there only
@@ -383,20 +327,19 @@ def test_parts_and_limits_of_the_work_flow() -> None:
 def test_closed_form_of_one_block_and_one_memory_instruction(
     alone: float, latency: float, cycles: list[float]
 ) -> None:
-    costs = WorkFlowCosts(
+    costs = wfg.WorkFlowCosts(
         cpi_comp=1e-9, latency_comp=alone, cpi_mem=1e-9, latency_mem=latency, cpi_mem_instr=0
     )
     closed = [alone + latency * w - (w - 1) * alone / 2 for w in (1, 2, 3, 4)]
-
     assert closed == cycles  # Eq. (40)
     # Eq. (40) takes the memory latency as never hidden completely, which the graph need not
-    assert _cycles([Block("comp"), MEM], [1, 2], "original", costs) == pytest.approx(cycles[:2])
+    assert _cycles([wfg.Block("comp"), MEM], [1, 2], "original", costs) == pytest.approx(cycles[:2])
 
 
 _positive = st.floats(0.125, 512)
 _pairs = st.tuples(_positive, _positive)
 _costs = st.builds(
-    WorkFlowCosts,
+    wfg.WorkFlowCosts,
     cpi_comp=_positive,
     latency_comp=st.floats(0, 512),
     cpi_mem=_positive,
@@ -405,9 +348,9 @@ _costs = st.builds(
 )
 _blocks = st.lists(
     st.one_of(
-        st.builds(Block, st.just("comp"), st.floats(0.125, 64), st.floats(1, 8)),
+        st.builds(wfg.Block, st.just("comp"), st.floats(0.125, 64), st.floats(1, 8)),
         st.just(MEM),
-        st.just(Block("sync")),
+        st.just(wfg.Block("sync")),
     ),
     min_size=1,
     max_size=8,
@@ -416,11 +359,10 @@ _blocks = st.lists(
 
 @given(_blocks, _costs, st.floats(1, 1e3))
 def test_corrected_work_flow_is_the_original_alone_and_reaches_the_roofline(
-    blocks: list[Block], costs: WorkFlowCosts, occupancy: float
+    blocks: list[wfg.Block], costs: wfg.WorkFlowCosts, occupancy: float
 ) -> None:
-    at_1, many, some = (WorkFlowCycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
-    original = WorkFlowCycles(blocks, 1, costs, variant="original")
-
+    at_1, many, some = (wfg.WorkFlowCycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
+    original = wfg.WorkFlowCycles(blocks, 1, costs, variant="original")
     assert at_1.cpw == pytest.approx(original.cpw, rel=1e-12)
     assert some.cpw >= max(some.busy_comp, some.busy_mem) * (1 - 1e-12)
     # at most latency / 1e9 cycles of each of 8 memory instructions are left: 2e-5
@@ -431,13 +373,12 @@ def test_corrected_work_flow_is_the_original_alone_and_reaches_the_roofline(
     st.integers(1, 6), st.floats(0.125, 64), st.floats(1, 8), _costs, st.tuples(*[_positive] * 2)
 )
 def test_corrected_runs_of_equal_blocks_never_get_shorter(
-    times: int, count: float, ilp: float, costs: WorkFlowCosts, occupancies: tuple[float, float]
+    times: int, count: float, ilp: float, costs: wfg.WorkFlowCosts, occupancies: tuple[float, float]
 ) -> None:
-    blocks = [Block("comp", count, ilp), MEM] * times
+    blocks = [wfg.Block("comp", count, ilp), MEM] * times
     low, high = (max(1.0, omega) for omega in sorted(occupancies))
     costs = replace(costs, cpi_mem_instr=None)
     alone, fewer, more = _cycles(blocks, (1, low, high), "corrected", costs)
-
     assert alone <= fewer * (1 + 1e-12)
     assert fewer <= more * (1 + 1e-12)
 
@@ -445,34 +386,33 @@ def test_corrected_runs_of_equal_blocks_never_get_shorter(
 @pytest.mark.parametrize(
     ("graph", "blocks"),
     [
-        (EXAMPLE_GRAPH, B2),
+        (builders.EXAMPLE_GRAPH, B2),
         (
             InstructionGraph("MCCCBM", [(0, 1), (1, 2), (2, 5)]),
-            (MEM, Block("comp", 3, 1.5), Block("sync"), MEM),
+            (MEM, wfg.Block("comp", 3, 1.5), wfg.Block("sync"), MEM),
         ),
     ],
 )
-def test_blocks_of_graphs(graph: InstructionGraph, blocks: tuple[Block, ...]) -> None:
-    assert blocks_of(graph, full_device()) == blocks
+def test_blocks_of_graphs(graph: InstructionGraph, blocks: tuple[wfg.Block, ...]) -> None:
+    assert wfg.blocks_of(graph, builders.full_device()) == blocks
 
 
 def test_work_flow_of_a_device() -> None:
-    device = example_device(cpi_mem_instr=1.0)
-    at_48 = launch_at(48)
+    device = builders.example_device(cpi_mem_instr=1.0)
+    at_48 = builders.launch_at(48)
 
-    def estimate(graph: InstructionGraph, variant: Variant = "corrected"):
-        model = WorkFlowModel(device=device, variant=variant)
+    def estimate(graph: InstructionGraph, variant: wfg.Variant = "corrected"):
+        model = wfg.WorkFlowModel(device=device, variant=variant)
         return model.estimate(ProfiledKernel(KernelProfile(name="k", idg=graph), at_48))
 
     assert estimate(InstructionGraph("CCCCCCCCCM")).bound == "compute"
     assert estimate(InstructionGraph("CM")).bound == "memory"
     # memory instructions take no slot of the scheduler in the corrected model
-    assert estimate(EXAMPLE_GRAPH, "original").results["cpw"] == 6
-    assert estimate(EXAMPLE_GRAPH).results["cpw"] == 4
+    assert estimate(builders.EXAMPLE_GRAPH, "original").results["cpw"] == 6
+    assert estimate(builders.EXAMPLE_GRAPH).results["cpw"] == 4
     # costs are means over the classes of the kernel: latency (3 * 4 + 16) / 4
-    device = example_device(classes={**device.classes, "S": make_class("S", "sfu", 4, 16)})
-    at_48 = launch_at(1)
-    assert estimate(chain("CCCS")).results["cpw"] == 4 * 7
-
-
-# }}}
+    device = builders.example_device(
+        classes={**device.classes, "S": builders.make_class("S", "sfu", 4, 16)}
+    )
+    at_48 = builders.launch_at(1)
+    assert estimate(builders.chain("CCCS")).results["cpw"] == 4 * 7

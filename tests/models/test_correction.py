@@ -44,7 +44,6 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
         scale=SCALE,
     )
     roots, logs = measured(300, seed=4)
-
     points, axes = as_points(roots, logs, SCALE), as_points(*own, SCALE).T
     expected = [
         np.exp(-np.sqrt(((axes - point[:, np.newaxis]) ** 2).sum(axis=0))) @ alpha
@@ -106,7 +105,6 @@ def _time_s(n: int) -> float:
 
 def test_one_run_moves_predictions_nearly_all_the_way() -> None:
     anchored = WEIGHTS.predict(KERNEL, n=77).anchored(({"n": 1000}, 2 * _time_s(1000)))
-
     # 0.25 / (0.25 + 0.01) of the logarithm
     assert anchored.time_s == pytest.approx(2 ** (0.25 / 0.26) * _time_s(77))
 
@@ -114,7 +112,6 @@ def test_one_run_moves_predictions_nearly_all_the_way() -> None:
 def test_more_runs_move_further_and_narrow_the_interval() -> None:
     assert QUALITY.calibration is not None
     few, many = (shrink_errors(QUALITY.calibration, [np.log(2)] * number) for number in (1, 3))
-
     assert few[0] < many[0] < 2
     assert few[1] == pytest.approx(SHRINK)
     # (1 / (1/0.25 + n/0.01) + 0.01) / 0.26
@@ -123,9 +120,7 @@ def test_more_runs_move_further_and_narrow_the_interval() -> None:
 
 def test_interval_and_breakdown_follow() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000, level=0.9)
-
     prediction = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
-
     ends, plain_ends = np.array(prediction.interval_s), np.array(plain.interval_s)
     assert np.log(ends / prediction.time_s) == pytest.approx(
         SHRINK * np.log(plain_ends / plain.time_s)
@@ -139,9 +134,7 @@ def test_options_of_predictions_hold_for_anchored_ones() -> None:
     elsewhere = make_device(slug="pocl-other", name="other")
     options: dict[str, Any] = {"device": elsewhere, "force": True, "incomplete_ok": True}
     plain = countperf.predict(lacking, {"n": 1000}, weights=WEIGHTS, level=0.9, **options)
-
     anchored = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
-
     assert (anchored.device, anchored.missing) == ("pocl-other", ("flop.div.f32",))
     assert (anchored.interval_level, anchored.interval_s) == (0.9, None)
     assert {caveat.name for caveat in anchored.caveats} == {"complete", "device"}
@@ -152,9 +145,7 @@ def test_options_of_predictions_hold_for_anchored_ones() -> None:
 def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000)
     anchored = plain.anchored(({"n": 1000}, 80 * float(plain.time_s)))
-
     parts = explain_prediction(anchored).parts
-
     assert sum(part.part_s for part in parts) == pytest.approx(anchored.time_s)
     weighed = [(part.count, part.weight, part.part_s) for part in parts if part.weight]
     assert len(weighed) == 2
@@ -165,9 +156,7 @@ def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> N
 
 def test_arrays_are_corrected_too() -> None:
     runs = ({"n": 10}, 1e-5), ({"n": 20}, 1e-5)
-
     times: Any = WEIGHTS.predict(KERNEL, n=np.array([5, 50])).anchored(*runs).time_s
-
     assert times[1] == pytest.approx(WEIGHTS.predict(KERNEL, n=50).anchored(*runs).time_s)
 
 
@@ -182,7 +171,6 @@ def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> No
         run, new = (time_s * np.exp(own + random.normal(0, 0.1)) for time_s in predicted.values())
         factor, _ = shrink_errors(QUALITY.calibration, [float(np.log(run / predicted[100]))])
         errors.append(float(np.log(new / (factor * predicted[1000]))))
-
     # three standard errors, of a standard deviation and of a mean
     stated = (1 / 104 + 0.01) ** 0.5
     assert np.std(errors) == pytest.approx(stated, rel=3 / (2 * draws) ** 0.5)

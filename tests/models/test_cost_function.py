@@ -41,9 +41,7 @@ UNMEASURED = PropertyVector.from_mapping(
 
 def test_it_gives_the_predicted_time() -> None:
     cost = WEIGHTS.compile(KERNEL)
-
     time_s = cost(n=100)
-
     assert isinstance(time_s, float)
     assert time_s == WEIGHTS.predict(KERNEL, n=100).time_s
     assert (cost.kernel, cost.device) == ("example", "pocl-testchip")
@@ -72,7 +70,6 @@ def test_no_time_is_below_that_of_the_shortest_launch(
 
 def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pickling() -> None:
     cost = WEIGHTS.compile(UNMEASURED)
-
     assert cost(n=1) == pytest.approx(1e-6)
     assert WEIGHTS.predict(UNMEASURED, n=1).complete
     assert WEIGHTS.compile(UNMEASURED, incomplete_ok=True)(n=2) == pytest.approx(1e-6)
@@ -89,9 +86,7 @@ def test_a_property_without_a_weight_raises_where_it_is_not_zero_also_after_pick
 def test_numbers_of_other_kinds_are_numbers() -> None:
     cost = WEIGHTS.compile(KERNEL)
     given: tuple[Any, ...] = (np.int32(100), np.uint64(100), 100.0, np.array(100))
-
     times = [cost(n=n) for n in given]
-
     assert times == pytest.approx([cost(n=100)] * len(given), rel=1e-14)
     assert {type(time_s) for time_s in times} == {float}
 
@@ -131,7 +126,6 @@ def test_assumptions_are_checked(guards: Any, holds: tuple[int, ...]) -> None:
         {name: KERNEL[name] for name in KERNEL}, kernel="example", assumption_guards=guards
     )
     cost = WEIGHTS.compile(kernel)
-
     for n in range(6):
         expected = WEIGHTS.compile(KERNEL)(n=n)
         try:
@@ -150,7 +144,6 @@ def test_a_count_that_is_no_integer_is_refused() -> None:
     whole = replace(half, quantity=half.quantity.scale(2))
     vector = KERNEL.mapped(lambda counts: {**counts, "flop.add.f32": half, "flop.mul.f32": whole})
     cost = WEIGHTS.compile(vector, incomplete_ok=True)
-
     assert cost(n=4) == pytest.approx(WEIGHTS.predict(vector, n=4, incomplete_ok=True).time_s)
     with pytest.raises(ParameterError, match="is no integer"):
         cost(n=3)
@@ -169,7 +162,6 @@ def test_counts_that_are_no_integers_by_their_nature_are_taken_as_they_are() -> 
     )
     cost = WEIGHTS.compile(vector)
     time_s = cost(n=4)
-
     assert time_s == pytest.approx(WEIGHTS.predict(vector, n=4).time_s, rel=1e-14)
     assert time_s == pytest.approx(cost(n=np.array([4])), rel=1e-14)
 
@@ -239,12 +231,10 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     weights = _overlapping(correction=_correction() if is_corrected else None)
     cost = weights.compile(TILED)
     sizes = np.array([1, 2, 31, 32, 33, 500, 4000])  # 4096 bytes are exceeded from 30 on
-
     times = np.array([cost(n=n) for n in sizes.tolist()])
-
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
-    assert times.tolist() == cost(n=sizes).tolist() == expected
-    assert weights.predict(TILED, n=sizes).time_s.tolist() == expected
+    for found in (times, cost(n=sizes), weights.predict(TILED, n=sizes).time_s):
+        assert np.array_equal(found, expected)
     assert pickle.loads(pickle.dumps(cost))(n=33) == cost(n=33)
     # without groups, which are divided by
     assert cost(n=0) == float(weights.predict(TILED, n=0).time_s)
@@ -259,10 +249,8 @@ def test_what_does_nothing_takes_no_time_with_a_correction() -> None:
 def test_threads_may_share_it() -> None:
     cost = _overlapping(correction=_correction()).compile(TILED)
     sizes = list(range(1, 400))
-
     with ThreadPoolExecutor(4) as pool:
         times = list(pool.map(lambda n: cost(n=n), sizes))
-
     assert times == [cost(n=n) for n in sizes]
 
 
@@ -270,7 +258,6 @@ def test_sizes_that_predict_refuses_are_refused() -> None:
     unit = made("i<n", "a[i] = 2", "a f32 n; n i32")
     weights = load_weights("pocl-epyc-zen5", model="structural")
     cost = weights.compile(unit)
-
     assert cost(n=2**31 - 1) == pytest.approx(
         countperf.predict(unit, n=2**31 - 1, weights=weights).time_s, rel=1e-9
     )

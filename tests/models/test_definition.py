@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
-from countperf.errors import CountingError, DocumentError, ParameterError
-from countperf.models.definition import FeatureSpec, ModelDefinition, property_of
-from countperf.models.function import column_keys, model_inputs
+from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
+from countperf.models.definition import (
+    CheckedFormula,
+    FeatureSpec,
+    ModelDefinition,
+    parse,
+    property_of,
+)
+from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.shipped import LINEAR, load_fitted_model, structural
 from countperf.models.weights import read_vector
 from tests.models.builders import make_weights, sum_model
@@ -44,16 +54,12 @@ COUNTS = {
 def test_a_toml_file_is_a_model_survives_as_json_and_sorts_counts(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(TEXT)
-
     model = load_fitted_model(str(path))
-
     assert ModelDefinition.read_text(model.write_text()) == model
     assert model.scales == ("waves",)
     assert model.expression == "launch + global_memory + waves*(on_chip)"
     assert (model.terms["launch"].lower, model.terms["on_chip"].lower) == (0, 1e-9)
-
     inputs = model_inputs(model, COUNTS)
-
     assert inputs.values == {
         ("launch", "launches"): 1.0,
         ("global_memory", "gmem.load.32.4ofn"): 3.0,
@@ -68,9 +74,7 @@ def test_a_toml_file_is_a_model_survives_as_json_and_sorts_counts(tmp_path: Path
 
 def test_a_property_covered_by_a_derived_feature_alone_is_known() -> None:
     model = sum_model({"cost": ["both"]}, derived={"both": "lmem_load_32 + flop_special_f32"})
-
     inputs = model_inputs(model, {"lmem.load.32": 2, "flop.special.f32.exp": np.array([3, 4])})
-
     assert inputs.unknown == ()
     assert np.array_equal(inputs.values["cost", "both"], [5.0, 6.0])
 
@@ -83,9 +87,7 @@ def test_only_models_that_name_the_shape_of_groups_see_it() -> None:
     )
     policy = sum_model({"launch": ["launches"], "work": ["items"]}, policy=POLICY)
     plain = sum_model({"launch": ["launches"], "work": ["flop.*.*"]})
-
     inputs = model_inputs(named, counts)
-
     assert (inputs.values["work", "per_group"], inputs.values["work", "per_row"]) == (64.0, 16.0)
     assert inputs.unknown == ()
     assert model_inputs(policy, counts).values["work", "items"] == 640.0
@@ -146,14 +148,12 @@ def test_a_bad_model_is_refused_with_the_path_of_the_field(
 ) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
         sum_model(**({"terms": {"cost": ["launches"]}} | changes))
-
     assert caught.value.field == field
 
 
 def test_what_is_no_model_says_so(tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("name = ")
-
     with pytest.raises(DocumentError, match="damaged TOML") as caught:
         load_fitted_model(str(path))
     assert caught.value.path == str(path)
@@ -186,9 +186,8 @@ def test_names_of_formulas_stand_for_properties() -> None:
 
 
 def test_columns_of_a_feature_in_two_terms_are_told_apart() -> None:
-    columns = [("a", "groups"), ("b", "groups"), ("b", "launches")]
-
-    assert column_keys(columns) == ("a:groups", "b:groups", "launches")
+    columns = (("a", "groups"), ("b", "groups"), ("b", "launches"))
+    assert ModelFunction(model=LINEAR, columns=columns).keys == ("a:groups", "b:groups", "launches")
 
 
 def test_negligible_features_are_ignored_and_others_of_their_pattern_charged() -> None:
@@ -196,7 +195,6 @@ def test_negligible_features_are_ignored_and_others_of_their_pattern_charged() -
     spec = FeatureSpec(charged=("flop.*.*",), negligible=(div,))
     assert spec.apply({add: 3, div: 5, load: 7}) == {add: 3}
     assert (spec.ignores(div), spec.ignores(load)) == (True, False)
-
     model = sum_model({"memory": ["gmem.*.*.*"], "chip": ["flop.*.*"]}, negligible=[div])
     inputs = model_inputs(model, {load: 16, add: 3, div: 5})
     assert set(inputs.values) == {("memory", load), ("chip", add)}
@@ -207,7 +205,6 @@ def test_negligible_features_are_ignored_and_others_of_their_pattern_charged() -
 def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() -> None:
     model = structural(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
     fewer = model.model_copy(update={"negligible": ("bytes.group.load.dense",)})
-
     counts = {"bytes.group.load.dense": 1 << 30, "bytes.kernel.load": 1 << 30, "groups": 4}
     values = model_inputs(fewer, counts).values
     assert ("traffic", "bytes.group.load.dense") not in values
@@ -254,7 +251,6 @@ def test_counts_become_features_in_the_order_of_the_spec() -> None:
             "barrier.local": 3,
         }
     )
-
     assert list(features.items()) == [
         ("gmem.load.32.stride1", 2.0**70),
         ("flop.special.f32", 5.5),
@@ -266,7 +262,6 @@ def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
     features = SPEC.apply(
         {"flop.add.f32": np.array([0, 4]), "flop.add.f64": np.array([0, 0]), "launches": 1}
     )
-
     assert set(features) == {"flop.add.f32", "launches"}
     assert np.array_equal(features["flop.add.f32"], [0.0, 4.0])
 
@@ -274,7 +269,92 @@ def test_arrays_stay_arrays_and_are_kept_if_any_value_is_not_zero() -> None:
 def test_counts_written_by_hand_stand_for_a_kernel_and_a_vector_for_itself() -> None:
     weights = make_weights({"launches": 1.0})
     vector = read_vector({"flop.add.f32": "[n] -> { n^2 : n > 0 }", "launches": 1}, weights)
-
     assert isinstance(vector, PropertyVector)
     assert vector.evaluate(n=4) == {"flop.add.f32": 16, "launches": 1}
     assert read_vector(vector, weights) is vector
+
+
+PYTHON: dict[str, Callable[[Any], float]] = {  # formulas, and what Python makes of the same
+    "a - b*c + 2.5e-1": lambda v: v.a - v.b * v.c + 2.5e-1,
+    "-a**2 - b/c/3": lambda v: -(v.a**2) - v.b / v.c / 3,
+    "a/b*c - (a - (b - c))": lambda v: v.a / v.b * v.c - (v.a - (v.b - v.c)),
+    "a**b**0.5": lambda v: v.a**v.b**0.5,
+    "min(a, b, c)*max(a, 2*b)": lambda v: min(v.a, v.b, v.c) * max(v.a, 2 * v.b),
+    "sqrt(a) + log(b)*exp(-c)": lambda v: v.a**0.5 + np.log(v.b) * np.exp(-v.c),
+    "floor(2.5)*a + ceil(0.5)*b + s**c": lambda v: 2 * v.a + v.b + v.s**v.c,
+}
+_positive = st.floats(0.1, 10.0)
+
+
+@given(st.sampled_from(list(PYTHON)), _positive, _positive, _positive, st.floats(1.0, 8.0))
+def test_values_are_those_of_python_for_numbers_and_arrays(
+    text: str, a: float, b: float, c: float, s: float
+) -> None:
+    values = {"a": a, "b": b, "c": c, "s": s}
+    expected = PYTHON[text](SimpleNamespace(**values))
+    assert parse(text)(values) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    of_arrays = parse(text)({name: np.array([[value], [value]]) for name, value in values.items()})
+    assert np.shape(of_arrays) == (2, 1)
+    assert of_arrays == pytest.approx(np.full((2, 1), expected), rel=1e-12, abs=1e-12)
+
+
+def test_names_are_listed_in_the_order_of_the_text() -> None:
+    assert parse("launch + groups*max(far, launch)").names == ("launch", "groups", "far")
+    assert parse("9**9**9**9").names == ()  # not worked out while reading
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "invalid syntax"),
+        ("a +", "invalid syntax at column 4"),
+        ("a b", "invalid syntax"),
+        ("a + $b", "invalid syntax"),
+        ("a + 'x'", "'x' is no number"),
+        ("f(x)", r"f\(x\) is no number"),
+        ("1 + __import__(a)", "__import__"),
+        ("a.__class__", "underscores"),
+        ("a + b # c", "invalid syntax"),
+        ("1 + flop.add.f32", "flop_add_f32"),
+        ("x[1]", r"x\[1\] is no"),
+        ("a if b else c", "a if b else c is no"),
+        ("a < b", "a < b is no"),
+        ("a and b", "a and b is no"),
+        ("a // b", "a // b is no"),
+        ("a % b", "a % b is no"),
+        ("~a", "~a is no"),
+        ("(a, b)", "a, b"),
+        ("lambda: 1", "lambda: 1 is no"),
+        ("True", "True is no"),
+        ("5j", "5j is no"),
+        ("1e999", "beyond"),
+        ("9" * 400, "beyond"),
+        ("floor(a, b)", "takes 1 argument"),
+        ("min(a)", "takes at least 2"),
+        ("min(a, b, sharpness=2)", "sharpness=2"),
+        ("1 + min", "min is no"),
+        ("a) + (b", "unmatched"),
+        ("(" * 3000 + "a" + ")" * 3000, "nested"),
+        ("9" * 5000, "digits"),
+    ],
+    ids=lambda value: str(value)[:22],
+)
+def test_what_is_no_formula_is_refused_by_name(text: str, said: str) -> None:
+    with pytest.raises(ExpressionError, match=said) as caught:
+        parse(text)
+    assert caught.value.text == text
+
+
+@given(st.text(alphabet="ab1.+-*/(),=<>[]{}'\":%^&|~ _\n", max_size=20))
+def test_any_text_is_a_formula_or_refused(text: str) -> None:
+    try:
+        assert isinstance(parse(text), CheckedFormula)
+    except ExpressionError:
+        return
+
+
+def test_unknown_names_are_listed_with_those_there_are() -> None:
+    derived = {"memory": "groups", "chip": "memory + memry*chap"}
+    with pytest.raises(ExpressionError, match=r"'memry', 'chap' \(known here: memory") as caught:
+        ModelDefinition._check_derived_features(derived)  # pyright: ignore[reportPrivateUsage]
+    assert caught.value.names == ("memry", "chap")

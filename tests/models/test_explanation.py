@@ -69,7 +69,6 @@ DEVICE = declare_device(
 
 def test_parts_sum_to_the_time_in_text_and_object() -> None:
     explained = countperf.explain(VECTOR, n=1000, weights=make_summed())
-
     parts = {part.name: part.part_s for part in explained.parts}
     expected = {"launches": 1e-6, "groups": 1e-7, "traffic": 8e-7, "flop.add.f32": 6e-7}
     assert parts == pytest.approx(expected)
@@ -79,13 +78,11 @@ def test_parts_sum_to_the_time_in_text_and_object() -> None:
     (group,) = [part for part in explained.parts if part.name == "groups"]
     assert (group.count, group.part_s) == pytest.approx((10, 1e-7))
     assert (explained.global_bytes, explained.flops) == (8000, 1000)
-
     content = object_of(explained, DEVICE)
     assert content["time_s"] == pytest.approx(2.5e-6)
     by_name = {part["part"]: part for part in content["explanation"]["parts"]}
     traffic = by_name["traffic"]
     assert (traffic["rate"], traffic["rate_unit"]) == (pytest.approx(1e10), "byte/s")
-
     lines = text_of(explained, DEVICE).splitlines()
     cells = {line.split()[0]: line for line in lines}
     assert lines[3] == "time_s = launch + memory + on_chip"
@@ -103,7 +100,6 @@ def test_parts_sum_to_the_time_in_text_and_object() -> None:
 def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
     weights = load_weights("pocl-epyc-zen5", model="compiled")
     units = {key: unit_of(weight, weights.definition) for key, weight in weights.by_feature.items()}
-
     # cycles less those without stalls; bytes of a whole kernel; groups whose data is in L2
     assert units["waiting_cycles"] == units["code.cycles_loop"] == "cycle"
     assert units["load_distinct"] == units["load_bytes"] == "byte"
@@ -119,10 +115,8 @@ def test_weights_have_units_rates_and_the_names_they_are_mixed_up_with() -> None
     group = IndistinguishableGroup(
         features=("launches", "groups"), relations=({"launches": 1.0, "groups": -1.0},)
     )
-
     lines = weights_table(make_summed(indistinguishable=(group,))).lines()
     cells = {line.split()[0]: line for line in lines}
-
     assert "per byte" in cells["traffic"]
     assert "per work group" in cells["groups"]
     assert cells["groups"].endswith("not told apart from launches")
@@ -166,7 +160,6 @@ def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
     weight = make_weight("groups" if feature in model.derived else feature, value_s)
     if feature in model.derived:
         weight = weight.model_copy(update={"feature": feature, "unit": "unit"})
-
     implied = rate_of(weight, model)
     assert implied is not None
     assert format_quantity(*implied) == rate

@@ -44,7 +44,6 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     groups = make_weight("groups", 1e-12, largest=10.0)
     weights = {"launches": make_weight("launches", 1.0), "groups": groups}
     counts = {"launches": 1.0, "groups": 1e6}
-
     assert features_outside(weights, counts.values(), {"launches": 1.0, "groups": 1e-6}) == ({}, {})
 
 

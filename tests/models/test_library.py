@@ -43,9 +43,7 @@ def test_a_slug_is_found_in_the_folders_in_order(tmp_path: Path, have: Have) -> 
     _store(first, "pocl-a", 1.0)
     _store(second, "pocl-a", 2.0)
     _store(second, "pocl-b", 3.0)
-
     have(first, second, tmp_path / "absent")
-
     assert (value("pocl-a"), value("pocl-b")) == (1.0, 3.0)
     assert list(list_fits()) == ["pocl-a", "pocl-b"]
 
@@ -61,9 +59,7 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path, have: Ha
     )
     make_device(slug="pocl-b").write_file(newer / "identity.json")
     os.utime(newer / "overlap.json", (2e9, 2e9))
-
     have(shipped, own=own)
-
     assert list(list_fits()) == ["pocl-a", "mine/pocl-a", "mine/pocl-b", "mine/second-try"]
     assert [value(name) for name in list_fits()] == [1.0, 2.0, 3.0, 4.0]
     assert value("pocl-b") == 4.0  # nothing ships for it: the newest of one's own
@@ -81,7 +77,6 @@ def test_the_chosen_model_is_the_default_and_the_others_go_by_name(
     _store(tmp_path, "pocl-a", 2.0, model="weights")
     _store(tmp_path, "pocl-b", 3.0)
     have(tmp_path)
-
     assert [value(slug) for slug in ("pocl-a", "pocl-b", path.parent, str(path))] == [2, 3, 2, 1]
     assert value("pocl-a", "linear") == value(path.parent, "linear") == 1.0
     with pytest.raises(ParameterError, match=r"no weights of a model 'overlap'; there are: linear"):
@@ -108,7 +103,6 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
     monkeypatch.setattr(library, "_PACKAGE", tmp_path / "countperf")
     installed = fits_folders()
     (tmp_path / "pyproject.toml").touch()
-
     assert installed == (tmp_path / "countperf" / "_fits",)
     assert fits_folders() == (*installed, tmp_path / "fits")
 
@@ -116,6 +110,5 @@ def test_an_installed_package_and_a_checkout_have_their_fits(
 def test_names_of_models_are_short() -> None:
     shipped = [fit for fit in list_fits().values() if not fit.is_own]
     names = {*model_names(), *(name for fit in shipped for name in fit.models)}
-
     assert {"structural", "compiled", "volkov"} <= names
     assert max(map(len, names)) <= 20

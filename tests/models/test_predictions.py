@@ -53,7 +53,6 @@ def test_parts_and_shares_include_the_correction_as_a_factor() -> None:
     prediction = made(
         {"issue.scalar.minor": 4e-3, "launches": 1e-3, "groups": 0.0, "correction": -1e-3}
     )
-
     assert [(row.group, row.share) for row in breakdown_rows(prediction)] == [
         ("compute", "80 %"),
         ("launch", "20 %"),
@@ -74,9 +73,7 @@ def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> N
         *("load_beyond_l2", "scalar_load_l1_reuse_out_of_reach"),
     ]
     prediction = made({name: 1e-3 / (1 + place) for place, name in enumerate(names[:number])})
-
     rows = breakdown_rows(prediction)
-
     assert 1 <= len(rows) <= 8
     assert sum(row.fraction or 0 for row in rows) == pytest.approx(1)
     assert sum(row.time_s for row in rows) == pytest.approx(prediction.time_s)
@@ -85,7 +82,6 @@ def test_there_are_at_most_eight_rows_and_they_sum_to_the_time(number: int) -> N
 def test_what_negative_weights_take_off_has_a_row_of_its_own_and_no_share() -> None:
     # 3 ms + 1 ms cost time, the fit takes 1.9 ms off: no share is above 100 %
     prediction = made({"launches": 3e-3, "groups": 1e-3, "flop.add.f32": -1.5e-3, "items": -0.4e-3})
-
     assert [row.share for row in breakdown_rows(prediction)] == ["75 %", "25 %", ""]
     assert breakdown_rows(prediction)[-1].time_s == pytest.approx(-1.9e-3)
     assert sum(row.time_s for row in breakdown_rows(prediction)) == pytest.approx(prediction.time_s)
@@ -125,7 +121,6 @@ def test_what_bounds_a_time_is_told_from_its_largest_parts(
 
 def test_a_corrected_prediction_is_read_in_this_order() -> None:
     lines = text_of(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
-
     assert lines == [
         "4.00 ms",
         "bound by launch: launching (75 %)",
@@ -147,7 +142,6 @@ def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> No
     names = {
         feature: plain_name(feature) for weights in _weights() for feature in weights.by_feature
     }
-
     assert len(names) > 200
     assert [feature for feature, name in names.items() if name == feature] == []
     assert len({*names.values()}) == len(names)
@@ -198,9 +192,7 @@ def test_models_state_resources_of_features_whatever_their_names() -> None:
         ),
     )
     counts = {"launches": 100, "gmem.load.32.stride1": 300, "flop.add.f32": 400}
-
     rows = breakdown_rows(weights.predict(counts))
-
     assert [(row.text, row.group) for row in rows] == [
         ("dram_bytes", "other"),
         ("my_compute", "memory"),
@@ -211,7 +203,6 @@ def test_models_state_resources_of_features_whatever_their_names() -> None:
 def test_of_many_properties_without_a_charge_the_number_is_said_and_explanations_list_all() -> None:
     names = ["iop.add.i32", "groups", "code.gather", *(f"items{k}" for k in range(20))]
     lines = write_uncharged(names, every=True)
-
     assert write_uncharged(names[:3]) == [
         "not charged by this model: integer additions i32, starting work groups,"
         " machine code: gather"

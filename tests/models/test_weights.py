@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import countperf
+from countperf.counting.count_properties import content_key, count_kernel
+from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, validate_name
 from countperf.counting.vector import PropertyVector
 from countperf.errors import (
     DeviceMismatchError,
     DocumentError,
+    FitError,
+    MismatchError,
     ModelNotApplicableError,
     ParameterError,
     PredictionError,
     UnmeasuredPropertyError,
 )
-from countperf.measuring import KernelCase, Measurement
+from countperf.measuring import KernelCase, Measurement, Timing
 from countperf.measuring.cases import format_line, parse_line
+from countperf.measuring.measurement_sets import counts_digest
+from countperf.models.fitting.design import common_caches
 from countperf.models.function import Range
 from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet
 from measurement_kernels.catalog import entry
+from tests.kernels import made
 from tests.models.builders import (
     TWO_TO_ONE,
     calibrated,
@@ -81,7 +90,6 @@ def _scaled(model: Any = SCALED, *, without: str = "", **changes: Any) -> Weight
 
 def test_time_is_the_weighted_sum_and_the_breakdown_its_terms_largest_first() -> None:
     prediction = WEIGHTS.predict(KERNEL, n=1000)
-
     assert prediction.time_s == pytest.approx(6e-6 + 5e-6 + 1e-6, rel=1e-15)
     assert list(prediction.breakdown) == [ADD, LOAD, "launches"]
     assert prediction.breakdown == pytest.approx({ADD: 6e-6, LOAD: 5e-6, "launches": 1e-6})
@@ -94,7 +102,6 @@ def test_time_is_the_weighted_sum_and_the_breakdown_its_terms_largest_first() ->
 
 def test_parts_are_weights_times_features_times_scales_and_sum_to_the_time() -> None:
     prediction = _scaled().predict(SCALED_KERNEL, n=1001)
-
     rounds = 1004 / 1001
     parts = {
         "launches": 1e-6,
@@ -113,9 +120,7 @@ def test_weights_in_the_repository_predict_what_their_numbers_say(slug: str) -> 
     path = FITS / slug / "linear.json"
     raw = {w["feature"]: w["value_s"] for w in json.loads(path.read_text())["weights"]}
     counts = {ADD: 1000, LOAD: 500, "groups": 4, "launches": 1, "gmem.min.32.stride1": 7}
-
     prediction = WeightSet.read_file(path).predict(counts)
-
     assert prediction.time_s == pytest.approx(sum(raw[n] * c for n, c in counts.items()), rel=1e-14)
 
 
@@ -125,18 +130,6 @@ def test_a_time_below_zero_is_told_and_refused() -> None:
     assert "sign" in _failed(weights.predict_counts(vector, {}))
     with pytest.raises(ModelNotApplicableError, match="negative weights outweigh"):
         weights.predict(vector)
-
-
-def test_arrays_in_arrays_out() -> None:
-    sizes = np.array([[10], [1000]])
-
-    prediction = WEIGHTS.predict(KERNEL, n=sizes)
-
-    assert np.shape(prediction.time_s) == (2, 1)
-    one_by_one = [WEIGHTS.predict(KERNEL, n=int(n)) for n in sizes.ravel()]
-    assert np.ravel(prediction.time_s).tolist() == [one.time_s for one in one_by_one]
-    for ends, alone in zip(np.hstack(prediction.interval_s or ()), one_by_one, strict=True):
-        assert tuple(ends) == alone.interval_s
 
 
 def _with_a_correction() -> WeightSet:
@@ -170,9 +163,7 @@ def test_sizes_without_a_cost_have_no_interval_and_others_do() -> None:
     vector = PropertyVector.from_mapping(
         {"launches": 1, ADD: "[n] -> { n }", "flop.div.f32": "[n] -> { n-8 }"}
     )
-
     said: Any = WEIGHTS.predict(vector, n=np.array([8, 9]), incomplete_ok=True)
-
     assert np.isnan(said.interval_s).tolist() == [[False, True]] * 2
     assert said.to_frame()["low_s"].isna().tolist() == [False, True]
 
@@ -196,7 +187,6 @@ def test_the_linear_model_gives_no_interval_and_says_why() -> None:
 
 def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> None:
     weights = _scaled(ranges={"rounds": Range(largest=1e3)})
-
     for level, quantile in ((0.9, 0.5), (0.95, 0.7)):
         prediction = weights.predict(SCALED_KERNEL, n=1000, level=level)
         reach = np.exp(quantile)
@@ -223,7 +213,6 @@ def test_no_prediction_is_negative(count: str) -> None:
     weights = make_weights({"launches": 1e-6, "groups": -1e-6})
     vector = PropertyVector.from_mapping({"launches": 1, "groups": count}, kernel="few")
     cost = weights.compile(vector)
-
     assert cost(n=1) == weights.predict(vector, n=1).time_s >= 0.0
     for size in (5, np.array([1, 5])):
         for give in (lambda n: cost(n=n), lambda n: weights.predict(vector, n=n)):
@@ -238,7 +227,6 @@ def test_a_division_by_zero_is_said_and_no_time() -> None:
         ignored=["iop.*", "gmem.*"],
     )
     weights = _scaled(model)
-
     for call in (weights.compile(SCALED_KERNEL), lambda n: weights.predict(SCALED_KERNEL, n=n)):
         for n in (5, np.array([5, 6])):
             with pytest.raises(ModelNotApplicableError, match="no finite time"):
@@ -269,10 +257,8 @@ def test_a_property_without_a_weight_is_an_error_that_names_it() -> None:
     kernel = PropertyVector.from_mapping(
         {"launches": 1, "flop.special.f32.rsqrt": 9, "flop.div.f64": 3}, kernel="n-body"
     )
-
     with pytest.raises(UnmeasuredPropertyError) as caught:
         make_weights({"launches": 1e-6}).predict(kernel)
-
     assert set(caught.value.properties) == {"flop.special.f32", "flop.div.f64"}
     for said in (
         "'n-body' needs",
@@ -284,7 +270,6 @@ def test_a_property_without_a_weight_is_an_error_that_names_it() -> None:
 
 def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
     prediction = WEIGHTS.predict({"launches": 1, "flop.div.f32": 2}, incomplete_ok=True)
-
     assert prediction.time_s == pytest.approx(1e-6)
     assert not prediction.complete
     assert prediction.missing == ("flop.div.f32",)
@@ -293,10 +278,8 @@ def test_on_request_a_prediction_is_incomplete_and_says_of_what() -> None:
 
 def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat() -> None:
     other = make_device(slug="intel-otherchip", compute_units=64)
-
     with pytest.raises(DeviceMismatchError, match=r"for pocl-testchip .*not for intel-otherchip"):
         countperf.predict({"launches": 1}, weights=WEIGHTS, device=other)
-
     forced = countperf.predict({"launches": 1}, weights=WEIGHTS, device=other, force=True)
     assert (forced.device, _failed(forced)) == ("intel-otherchip", {"device"})
     for device, failed in ((make_device(), set()), (make_device(driver_version="4.0"), {"device"})):
@@ -306,7 +289,6 @@ def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat(
 
 def test_weights_of_other_counting_rules_are_refused() -> None:
     old = make_weights({"launches": 1e-6}, counting_rules=COUNTING_RULES_VERSION - 1)
-
     for use in (old.predict, old.compile):
         with pytest.raises(PredictionError, match="refit from measurements"):
             use({"launches": 1})
@@ -316,25 +298,14 @@ def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -
     weights = make_weights(
         {"gmem.load.32.1of2": 1e-9, "gmem.store.32.1of2": 1e-9}, indistinguishable=(TWO_TO_ONE,)
     )
-
     together = weights.predict({"gmem.load.32.1of2": 200, "gmem.store.32.1of2": 100})
     counts = {"gmem.load.32.1of2": 200, "gmem.store.32.1of2": 101}
     with pytest.raises(PredictionError, match=r"is a guess; .*\(incomplete_ok=True\)"):
         weights.predict(counts)
     apart = weights.predict(counts, incomplete_ok=True)
-
     assert (_failed(together), _failed(apart)) == (set(), {"indistinguishable"})
     assert "gmem.load.32.1of2, gmem.store.32.1of2" in apart.caveats[0].message
     assert apart.interval_s is None
-
-
-def test_the_document_can_be_written_and_read_back() -> None:
-    weights = make_weights(
-        {"gmem.load.32.1of2": 0.1 + 0.2, "gmem.store.32.1of2": 1 / 3},
-        indistinguishable=(TWO_TO_ONE,),
-    )
-
-    assert WeightSet.read_text(weights.write_text()) == weights
 
 
 @pytest.mark.parametrize(
@@ -358,10 +329,8 @@ def test_a_damaged_document_is_refused_with_its_field(
     for key in outer:
         inner = inner[key]
     inner[last] = value
-
     with pytest.raises(DocumentError, match=said) as caught:
         WeightSet.from_object(content)
-
     assert caught.value.field == field
 
 
@@ -370,7 +339,6 @@ def test_what_was_counted_before_version_0_2_is_refused_with_what_to_do() -> Non
     vector = PropertyVector.from_mapping({ADD: 1}).to_document() | {"version": 1}
     case = KernelCase(name="a/n=16", kernel="a", build=lambda: None, parameters={"n": 16})
     line = format_line(Measurement.from_samples(case, [[1e-3]], dropped=0, code={"code.all": 1}))
-
     with pytest.raises(DocumentError, match=advice):
         PropertyVector.from_document(vector)
     with pytest.raises(DocumentError, match=f"'late.crowded.store' is no property.*{advice}"):
@@ -383,3 +351,163 @@ def test_every_feature_of_shipped_weights_has_a_name_of_now(name: str) -> None:
         weights = WeightSet.read_file(path)
         for feature in {weight.feature for weight in weights.weights}:
             assert feature in weights.definition.derived or validate_name(feature)
+
+
+OLD = Path(__file__).resolve().parents[1] / "golden" / "documents" / "weights-without-caches.json"
+ZEN3, ZEN4 = (load_hierarchy(name).counted for name in ("amd-zen3", "amd-zen4"))
+
+
+@pytest.fixture(scope="module")
+def columns() -> Any:
+    """Sums of the columns of an array, which walk down lines."""
+    arguments = "a f32 m,n; out f32 n; n,m i32"
+    return made("i<n, j<m", "out[i] = sum(j, a[j, i])", arguments, split="i:16")
+
+
+def counted(columns: Any, caches: Any = None, **options: Any) -> PropertyVector:
+    caches = {} if caches is None else {"caches": caches}
+    return count_kernel(columns, view="structure", **caches, **options)
+
+
+def _of_zen4() -> WeightSet:
+    """Return weights that were fitted to kernels counted for Zen 4."""
+    return WeightSet.read_file(OLD).model_copy(update={"counted_caches": ZEN4})
+
+
+# what release 0.1.0 and all versions before vectors stated their caches predicted
+@pytest.mark.parametrize(
+    ("n", "m", "time_s"),
+    [
+        (1040, 600, "0x1.0f59812f855dbp-12"),
+        (1024, 12, "0x1.6085f433dd184p-18"),
+        (1024, 40, "0x1.6f0869c1af79bp-15"),
+        (4096, 700, "0x1.14f390cfb31f2p-8"),
+    ],
+)
+def test_old_weights_predict_what_they_did(columns: Any, n: int, m: int, time_s: str) -> None:
+    weights = WeightSet.read_file(OLD)
+    assert weights.counted_caches == DEFAULT_CACHES
+    assert countperf.predict(columns, n=n, m=m, weights=weights).time_s == pytest.approx(
+        float.fromhex(time_s), rel=1e-14
+    )
+
+
+def test_weights_count_kernels_for_their_caches(columns: Any) -> None:
+    old, new = WeightSet.read_file(OLD), _of_zen4()
+    at = {"n": 1040, "m": 740}  # 740 lines, where Zen 4 keeps 512 and Zen 5 768
+    misses = "issue.scalar.gmem.load.l2_reuse"  # loops are scalar under PoCL
+    assert new.count(columns).evaluate(at)[misses] == 1040 * 740
+    assert not old.count(columns).evaluate(at)[misses]
+    crowded = {"n": 1024, "m": 12}  # 12 lines 4096 bytes apart: four more than Zen 4 has ways
+    conflicts = "issue.scalar.gmem.load.set_conflict"
+    assert new.count(columns).evaluate(crowded)[conflicts] == 1024 * 12 / 4
+    assert not old.count(columns).evaluate(crowded)[conflicts]
+    cost_s = new.by_feature[conflicts].value_s
+    new_s, old_s = (countperf.predict(columns, crowded, weights=w).time_s for w in (new, old))
+    assert new_s - old_s == pytest.approx(cost_s * 1024 * 12 / 4, rel=1e-9)
+
+
+def test_a_vector_for_other_caches_is_refused(columns: Any) -> None:
+    weights, at = _of_zen4(), {"n": 1040, "m": 740}
+    vector = counted(columns)
+    with pytest.raises(MismatchError, match="48 KiB of 12 ways") as caught:
+        weights.predict(vector, at)
+    assert "are for 32 KiB of 8 ways and 1024 KiB of 8 ways" in str(caught.value)
+    # the advice, followed literally
+    assert "caches=weights.counted_caches" in str(caught.value)
+    mended = count_kernel(columns, view="structure", caches=weights.counted_caches)
+    direct = countperf.predict(columns, at, weights=weights)
+    assert weights.predict(mended, at).time_s == direct.time_s
+    with pytest.raises(MismatchError):
+        countperf.predict(vector, at, weights=weights)
+    with pytest.raises(MismatchError):
+        weights.compile(vector)
+
+
+def test_code_read_for_another_cache_is_refused(columns: Any) -> None:
+    weights = countperf.load_weights("pocl-epyc-zen4", model="compiled")
+    own = weights.counted_caches
+    other = own.model_copy(update={"code": load_hierarchy("amd-zen5").counted.first})
+    code = {"code.all": 100, "miss.conflict.store": 10, "code.cycles_operations": 50}
+    right, wrong = (
+        counted(columns, caches).with_counts_at(lambda _: code, "code") for caches in (own, other)
+    )
+    assert weights.predict_counts(right, {"n": 1024, "m": 16}).time_s > 0
+    with pytest.raises(MismatchError, match="caches of 48 KiB of 12 ways, and"):
+        weights.predict_counts(wrong, {"n": 1024, "m": 16})
+    structural = _of_zen4().model_copy(update={"counted_caches": own})
+    assert structural.predict_counts(wrong, {"n": 1024, "m": 16}).time_s > 0  # reads no code
+
+
+def test_a_vector_says_what_it_was_counted_for(columns: Any) -> None:
+    for caches in (DEFAULT_CACHES, ZEN3):
+        vector = counted(columns, caches)
+        document = vector.to_document()
+        assert vector.caches == caches
+        assert PropertyVector.from_document(document) == vector
+        del document["caches"]  # as documents were before
+        assert PropertyVector.from_document(document).caches == DEFAULT_CACHES
+        assert vector.emitted().caches is None
+    assert count_kernel(columns).caches is None
+    assert "caches" not in count_kernel(columns).to_document()
+
+
+def test_counts_for_other_caches_are_not_taken_from_the_cache(columns: Any) -> None:
+    caches = (ZEN3, ZEN4, DEFAULT_CACHES, ZEN3)
+    vectors = [counted(columns, c) for c in caches]
+    assert vectors == [counted(columns, c, cache=False) for c in caches]
+    assert len({json.dumps(vector.to_document()) for vector in vectors}) == 3
+    keys = {content_key(columns, {"caches": c.model_dump_json()}) for c in (ZEN3, ZEN4)}
+    assert len(keys) == 2
+
+
+def test_sorting_is_no_fact_of_the_program(columns: Any) -> None:
+    vector = counted(columns, ZEN3)
+    (name,) = (name for name in vector if name.endswith("gmem.load.32.next.beyond_l2"))
+    assert vector.caveat(name) == "assumes caches of 32 KiB of 8 ways and 512 KiB of 8 ways"
+    assert not vector.caveat("bytes.kernel.load")
+
+
+def _measured(vector: PropertyVector, name: str, **more: Any) -> Measurement:
+    case = KernelCase(name=name, kernel="a", build=lambda: None, parameters={"n": 16, "m": 16})
+    return Measurement.from_samples(
+        case, [[1e-3]], dropped=0, properties=vector.to_document(), **more
+    )
+
+
+def test_a_fit_needs_one_hierarchy(columns: Any) -> None:
+    one, other = (
+        _measured(counted(columns, caches), name)
+        for caches, name in ((ZEN3, "a/n=16"), (ZEN4, "b/n=16"))
+    )
+    assert common_caches([one]) == ZEN3
+    assert common_caches([]) == DEFAULT_CACHES
+    with pytest.raises(FitError, match=r"'a/n=16' for 32 KiB of 8 ways and 512 KiB.*recount"):
+        common_caches([other, one])
+
+
+def test_a_fit_needs_code_that_was_read_for_one_cache(columns: Any) -> None:
+    zen5 = load_hierarchy("amd-zen5").counted
+    old, new, unread = (
+        _measured(counted(columns, caches), name, code=code)
+        for caches, name, code in (
+            (DEFAULT_CACHES, "a/n=16", {"code.all": 1}),
+            (zen5, "b/n=16", {"code.all": 1}),
+            (zen5, "c/n=16", None),
+        )
+    )
+    assert common_caches([unread, old]) == DEFAULT_CACHES
+    assert common_caches([unread, new]) == zen5
+    with pytest.raises(
+        FitError, match=r"compiled code was not read.*'b/n=16' for 48 KiB of 12 ways"
+    ):
+        common_caches([old, new])
+
+
+def test_a_timing_knows_its_kernel_whatever_the_caches(columns: Any) -> None:
+    usual = counted(columns)
+    digests = {"structure": counts_digest(usual), "source": counts_digest(usual.emitted())}
+    size = SimpleNamespace(counts=digests, measurement="run")
+    timing = Timing.model_construct(kernel="columns", counting_rules=10, sizes=[size])
+    assert timing.runs_of(usual) == ["run"]
+    assert timing.runs_of(counted(columns, ZEN3)) == ["run"]

@@ -2,22 +2,8 @@
 
 Slow on purpose, and without any code of the counting engine: points of loops are enumerated one by
 one, expressions are walked again at each of them, as the generated C code would evaluate them.
-
-Rules
------
-1. An instruction runs at each point of its loops at which its predicates hold, once for each work
-   item along the hardware axes that it does not use.
-2. Operations are binary and associate from left to right; operands take C's usual arithmetic
-   conversions step by step; an operation on two constants is free.
-3. Untyped constants take the type of the context, which is that of the assignee, of a function's
-   argument, or of the two sides of a comparison.
-4. Comparisons whose value follows from loop variables and sizes are free; others are counted. What
-   depends on the outcome of the latter must tally nothing.
-5. Subscripts tally loads only.
-6. Loops around local barriers run from the smallest to the largest value that any work item of the
-   group needs; groups without an item that enters a loop skip it.
-7. The variable of an unrolled loop is an untyped constant in each copy of the body; a
-   multiplication by it is one, also where it is -1.
+What depends on comparisons of data must tally nothing. Loops around local barriers run from the
+smallest to the largest value that any work item of the group needs.
 """
 
 from __future__ import annotations
@@ -26,7 +12,7 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import islpy as isl
@@ -47,8 +33,8 @@ from loopy.symbolic import TypeCast
 from loopy.type_inference import TypeReader
 from pymbolic import evaluate
 
-from countperf.counting.frontend.copies import linearized, preprocessed
-from countperf.counting.frontend.loopy_patches import unattended
+from countperf.counting.frontend.loopy_patches import forbid_questions
+from countperf.counting.frontend.schedule import linearize_kernel, preprocess_unit
 
 DType = np.dtype[Any]
 Point = Mapping[str, int]
@@ -79,51 +65,38 @@ class Access:
         return f"{prefix}.{self.direction}.{self.bits}"
 
 
-@dataclass(slots=True)
 class Executed:
     """Tallies of one execution of a kernel, all work items together."""
 
-    # by names such as ``flop.add.f32`` and ``flop.special.f32.rsqrt``
-    operations: Counter[str] = field(default_factory=Counter[str])
-    accesses: Counter[Access] = field(default_factory=Counter[Access])  # executions of each access
-    # addresses in elements that were touched
-    cells: dict[tuple[str, str], set[int]] = field(default_factory=lambda: defaultdict(set))
-    # increments of the address from one item to the next along local axis 0, over the whole
-    # domain of the instruction; empty where there are no two neighbors
-    strides: dict[Access, set[int]] = field(default_factory=lambda: defaultdict(set))
-    # accesses whose address is read from data
-    indirect: set[Access] = field(default_factory=set[Access])
-    local_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
-    global_barriers: int = 0  # barriers times the work items that wait at them; groups; launches
-    work_groups: int = 0  # barriers times the work items that wait at them; groups; launches
-    launches: int = 0  # barriers times the work items that wait at them; groups; launches
+    def __init__(self) -> None:
+        self.operations = Counter[str]()  # by names such as ``flop.special.f32.rsqrt``
+        self.accesses = Counter[Access]()  # executions of each access
+        # addresses in elements that were touched
+        self.cells: dict[tuple[str, str], set[int]] = defaultdict(set)
+        # increments of the address from one item to the next along local axis 0, over the whole
+        # domain of the instruction; empty where there are no two neighbors
+        self.strides: dict[Access, set[int]] = defaultdict(set)
+        self.indirect = set[Access]()  # accesses whose address is read from data
+        # barriers times the work items that wait at them
+        self.local_barriers = self.global_barriers = 0
+        self.work_groups = self.launches = 0
 
-    def properties(self) -> dict[str, int]:
-        """Return nonzero tallies, accesses by kind only."""
-        result: Counter[str] = Counter(self.operations)
+    def properties(self, classes: Mapping[Access, str] | None = None) -> dict[str, int]:
+        """Return nonzero tallies, accesses by kind, and to global memory by class if given."""
+        result = Counter(self.operations)
         for access, number in self.accesses.items():
-            result[access.kind] += number
-        return self._with_synchronization(result)
-
-    def _with_synchronization(self, result: Counter[str]) -> dict[str, int]:
+            is_classed = classes is not None and access.space == "global"
+            result[access.kind + (f".{classes[access]}" if is_classed else "")] += number
+        for name, number in list(result.items()):
+            if name.startswith("gmem.load."):
+                suffix = name.removeprefix("gmem.load.")
+                smaller = min(number, result[f"gmem.store.{suffix}"])
+                result[f"gmem.min.{suffix}"] = smaller if classes is not None else 0
         result["barrier.local"] += self.local_barriers
         result["barrier.global"] += self.global_barriers
         result["groups"] += self.work_groups
         result["launches"] += self.launches
         return {name: number for name, number in result.items() if number}
-
-    def classified(self, classes: Mapping[Access, str]) -> dict[str, int]:
-        """Return nonzero tallies, accesses to global memory by utilization class."""
-        result: Counter[str] = Counter(self.operations)
-        for access, number in self.accesses.items():
-            suffix = f".{classes[access]}" if access.space == "global" else ""
-            result[access.kind + suffix] += number
-        for name, number in list(result.items()):
-            if name.startswith("gmem.load."):
-                suffix = name.removeprefix("gmem.load.")
-                smaller = min(number, result[f"gmem.store.{suffix}"])
-                result[f"gmem.min.{suffix}"] = smaller
-        return self._with_synchronization(result)
 
 
 def utilization_classes(runs: Sequence[Executed]) -> list[dict[Access, str]] | None:
@@ -160,9 +133,6 @@ def _utilization_class(stride: int, cells: set[int], *, numeric: bool) -> str:
     widened = {cell + k for cell in cells for k in range(max(stride, 1))}
     used = math.ceil(parts * len(cells) / len(widened))
     return f"{used}of{stride if small else 'n'}"
-
-
-# {{{ values
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,17 +188,15 @@ _COMPARISONS = {
 
 _LIMITS = frozenset({"INFINITY", "HUGE_VAL", "INT_MIN", "INT_MAX", "LONG_MIN", "LONG_MAX"})
 
-# }}}
-
 
 class Interpreter:
     """Interprets a kernel with one entry point, at any sizes."""
 
     def __init__(self, t_unit: Any) -> None:
-        t_unit = preprocessed(t_unit)
+        t_unit = preprocess_unit(t_unit)
         self.callables = t_unit.callables_table
-        with unattended():
-            self.kernel: Any = linearized(t_unit)
+        with forbid_questions():
+            self.kernel: Any = linearize_kernel(t_unit)
             pre_codegen_checks(t_unit.with_kernel(self.kernel))
         self.inames: frozenset[str] = self.kernel.all_inames()
         self.unrolled = {
@@ -256,8 +224,6 @@ class Interpreter:
             for tag in iname.tags
             if isinstance(tag, tag_class)
         }
-
-    # {{{ running
 
     def run(self, parameters: Mapping[str, int], *, with_cells: bool = False) -> Executed:
         """Execute the kernel at given sizes."""
@@ -330,10 +296,7 @@ class Interpreter:
         return found
 
     def _run_instruction(
-        self,
-        instruction: Any,
-        groups: Mapping[int, int],
-        shape: Mapping[int, int],
+        self, instruction: Any, groups: Mapping[int, int], shape: Mapping[int, int]
     ) -> None:
         if isinstance(instruction, lp.BarrierInstruction | lp.NoOpInstruction):
             return
@@ -388,10 +351,6 @@ class Interpreter:
                 if following is not None:
                     step = following - addresses[frozenset(point.items())]
                     self.executed.strides[access].add(step)
-
-    # }}}
-
-    # {{{ barriers
 
     def _barrier_passes(self, items: Sequence[Any], groups: Mapping[int, int]) -> int:
         """Count the local barriers that one item of each group passes, over all groups."""
@@ -463,10 +422,6 @@ class Interpreter:
             if all(known.get(name, value) == value for name, value in point.items())
         ]
 
-    # }}}
-
-    # {{{ tallies
-
     def _count(self, name: str) -> None:
         if not self.is_silent and not self.is_index:
             self.executed.operations[name] += self.factor
@@ -502,20 +457,9 @@ class Interpreter:
         for part in index:
             self.value(part, "i")
         self.is_index = inside
-        variable = self._variable(array)
-        if self.is_silent or isinstance(variable, lp.ValueArg):
+        access = self._find_access(direction, array, index)
+        if access is None:
             return
-        space = getattr(variable, "address_space", lp.AddressSpace.GLOBAL)
-        if space == lp.AddressSpace.PRIVATE:
-            return
-        access = Access(
-            array=array,
-            space="local" if space == lp.AddressSpace.LOCAL else "global",
-            direction=direction,
-            bits=variable.dtype.numpy_dtype.itemsize * 8,
-            index=index,
-            within=self.within,
-        )
         self.executed.accesses[access] += self.factor
         if not self.with_cells:
             return
@@ -525,9 +469,15 @@ class Interpreter:
         else:
             self.executed.cells[array, direction].add(address)
 
-    # }}}
-
-    # {{{ expressions
+    def _find_access(self, direction: str, array: str, index: tuple[Any, ...]) -> Access | None:
+        """Return an access that is tallied; None for sizes and private variables."""
+        variable = self._variable(array)
+        space = getattr(variable, "address_space", lp.AddressSpace.GLOBAL)
+        if self.is_silent or isinstance(variable, lp.ValueArg) or space == lp.AddressSpace.PRIVATE:
+            return None
+        name = "local" if space == lp.AddressSpace.LOCAL else "global"
+        bits = variable.dtype.numpy_dtype.itemsize * 8
+        return Access(array, name, direction, bits, index, self.within)
 
     def value(self, expr: Any, context: str | None) -> _Value:
         """Evaluate an expression at the current point and tally what that takes."""
@@ -554,15 +504,11 @@ class Interpreter:
                 return _Value(self.point[expr.name], dtype, True, True)
             case p.Variable():
                 return self._name(expr.name)
-            case p.Quotient():
+            case p.Quotient() | p.FloorDiv() | p.Remainder():
+                kind = {p.Quotient: "div", p.FloorDiv: "floor", p.Remainder: "mod"}[type(expr)]
+                of_sides = context if kind == "div" else "i"
                 sides = (expr.numerator, expr.denominator)
-                return self._binary("div", *(self.value(side, context) for side in sides))
-            case p.FloorDiv():
-                sides = (expr.numerator, expr.denominator)
-                return self._binary("floor", *(self.value(side, "i") for side in sides))
-            case p.Remainder():
-                sides = (expr.numerator, expr.denominator)
-                return self._binary("mod", *(self.value(side, "i") for side in sides))
+                return self._binary(kind, *(self.value(side, of_sides) for side in sides))
             case p.Power():
                 return self._power(expr, context)
             case p.Min() | p.Max():
@@ -702,8 +648,6 @@ class Interpreter:
         else:
             self._operation("special", types[-1], name)
         return _Value(None, types[-1])
-
-    # }}}
 
 
 def _unparenthesized(expr: Any) -> list[Any]:

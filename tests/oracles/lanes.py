@@ -11,6 +11,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import loopy as lp
@@ -67,22 +68,20 @@ class Recorded:
 
 def lines(addresses: Sequence[int], *, element_bytes: int, line_bytes: int) -> int:
     """Return how many lines have a byte of an element in them."""
-    return len(
-        {
-            byte // line_bytes
-            for address in addresses
-            for byte in range(address * element_bytes, (address + 1) * element_bytes)
-        }
-    )
+    return len(_pieces(addresses, element_bytes, line_bytes))
+
+
+def _pieces(addresses: Sequence[int], element_bytes: int, size: int) -> set[int]:
+    return {
+        byte // size
+        for address in addresses
+        for byte in range(address * element_bytes, (address + 1) * element_bytes)
+    }
 
 
 def conflict_degree(addresses: Sequence[int], *, element_bytes: int, banks: int, width: int) -> int:
     """Return the largest number of distinct words of one bank."""
-    words = {
-        byte // width
-        for address in addresses
-        for byte in range(address * element_bytes, (address + 1) * element_bytes)
-    }
+    words = _pieces(addresses, element_bytes, width)
     return max(Counter(word % banks for word in words).values())
 
 
@@ -113,14 +112,9 @@ class LaneRecorder(Interpreter):
             return
         self.instruction = instruction.id
         self.shape, self.grid = shape, groups
-        self.recorded.items[instruction.id] = 1
-        for extent in shape.values():
-            self.recorded.items[instruction.id] *= extent
+        self.recorded.items[instruction.id] = prod(shape.values())
         used = {self.group_axes.get(name) for name in instruction.within_inames}
-        self.recorded.groups[instruction.id] = 1
-        for axis, extent in groups.items():
-            if axis not in used:
-                self.recorded.groups[instruction.id] *= extent
+        self.recorded.groups[instruction.id] = prod(n for k, n in groups.items() if k not in used)
         self._number_steps(instruction)
         super()._run_instruction(instruction, groups, shape)
 
@@ -130,18 +124,9 @@ class LaneRecorder(Interpreter):
 
     def _access(self, direction: str, array: str, index: tuple[Any, ...]) -> None:
         super()._access(direction, array, index)
-        variable = self._variable(array)
-        space = getattr(variable, "address_space", lp.AddressSpace.GLOBAL)
-        if self.is_silent or isinstance(variable, lp.ValueArg) or space == lp.AddressSpace.PRIVATE:
+        access = self._find_access(direction, array, index)
+        if access is None:
             return
-        access = Access(
-            array=array,
-            space="local" if space == lp.AddressSpace.LOCAL else "global",
-            direction=direction,
-            bits=variable.dtype.numpy_dtype.itemsize * 8,
-            index=index,
-            within=self.within,
-        )
         place = (self.instruction, access)
         address = self._address(array, index)
         point = tuple(sorted(self.point.items()))
@@ -198,14 +183,12 @@ class LaneRecorder(Interpreter):
             for place, found in values.items()
         }
         for point in points:
-            step: list[tuple[str, int]] = []
-            for name in sorted(within - set(self.local_axes)):
-                if name in own:
-                    step.append((name, iterations[outside(point, name)][point[name]]))
-                else:
-                    step.append((name, point[name]))
-            self.steps[tuple(sorted(point.items()))] = tuple(step)
-            self.recorded.passes[instruction.id].add(tuple(step))
+            step = tuple(
+                (n, iterations[outside(point, n)][point[n]] if n in own else point[n])
+                for n in sorted(within - set(self.local_axes))
+            )
+            self.steps[tuple(sorted(point.items()))] = step
+            self.recorded.passes[instruction.id].add(step)
 
     def _loops_around(self, instruction_id: str) -> tuple[list[str], set[str]]:
         """Return the loops around an instruction, and those that are the items' own."""

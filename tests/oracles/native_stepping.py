@@ -37,12 +37,11 @@ _LOCAL_ARRAYS = 8
 _PATIENCE_S = 300
 
 
+_MOST_STEPS = 2_000_000
+
+
 class SteppingError(Exception):
     """The group cannot be run, or takes too many steps."""
-
-
-class TooManyStepsError(SteppingError):
-    """The group takes too many steps."""
 
 
 @cache
@@ -61,15 +60,10 @@ def stepper() -> Path:
     return program
 
 
-def stepped(
-    path: Path,
-    launch: KernelLaunch,
-    number: Sequence[int],
-    most_steps: int = 2_000_000,
-) -> tuple[Counter[int], int]:
+def step_through(path: Path, launch: KernelLaunch, number: Sequence[int]) -> Counter[int]:
     """Run a group of a kernel that PoCL compiled."""
     arguments = [*launch.arguments, *[None] * _LOCAL_ARRAYS]
-    lines = [f"{path} _pocl_kernel_{launch.kernel}_workgroup {most_steps}"]
+    lines = [f"{path} _pocl_kernel_{launch.kernel}_workgroup {_MOST_STEPS}"]
     lines += [" ".join(map(str, each)) for each in (number, launch.groups, (0, 0, 0))]
     lines += [" ".join(map(str, launch.group_shape)), str(len(arguments))]
     for place, value in enumerate(arguments):
@@ -77,41 +71,17 @@ def stepped(
             lines.append(f"array {_ARRAYS + place * _APART} {_ROOM} {_ROOM}")
         else:
             lines.append(f"value {len(value)} {' '.join(map(str, value))}")
+    text, program = "\n".join((*lines, "")), str(stepper())
     try:
         run = subprocess.run(
-            [str(stepper())],
-            input="\n".join(lines) + "\n",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PATIENCE_S,
+            [program], input=text, capture_output=True, text=True, check=False, timeout=_PATIENCE_S
         )
     except subprocess.TimeoutExpired as error:
         raise SteppingError(f"not done after {_PATIENCE_S} s") from error
     if run.returncode:
-        error = TooManyStepsError if "too many steps" in run.stderr else SteppingError
-        raise error(run.stderr.strip() or f"ended with status {run.returncode}")
-    counts: Counter[int] = Counter()
-    outside = 0
-    for line in run.stdout.splitlines():
-        place, count = line.split()
-        if place == "outside":
-            outside = int(count)
-        else:
-            counts[int(place)] = int(count)
-    return counts, outside
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """An instruction that is executed otherwise than following says."""
-
-    kernel: str  # the device's kernel
-    number: tuple[int, int, int]  # the group's number
-    address: int  # the instruction's
-    text: str  # the instruction
-    native: int  # how often it is executed: stepped through, and by following the code
-    followed: int  # how often it is executed: stepped through, and by following the code
+        raise SteppingError(run.stderr.strip() or f"ended with status {run.returncode}")
+    rows = (line.split() for line in run.stdout.splitlines())
+    return Counter({int(place): int(count) for place, count in rows if place != "outside"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,35 +95,23 @@ class Steppable:
         """Return launches, each with a group in the middle and with the last one."""
         found: list[tuple[KernelLaunch, tuple[int, int, int]]] = []
         for launch in self.kernel.host.launches(sizes):
-            middle, last = (
-                (number(x), number(y), number(z))
-                for number in (lambda extent: extent // 2, lambda extent: extent - 1)
-                for x, y, z in (launch.groups,)
-            )
-            found += [(launch, number) for number in dict.fromkeys((middle, last))]
+            x, y, z = launch.groups
+            numbers = ((x // 2, y // 2, z // 2), (x - 1, y - 1, z - 1))
+            found += [(launch, number) for number in dict.fromkeys(numbers)]
         return found
 
     def compare(
-        self, launch: KernelLaunch, number: tuple[int, int, int], most_steps: int = 2_000_000
-    ) -> tuple[int, list[Difference]]:
-        """Step through a group and follow it."""
+        self, launch: KernelLaunch, number: tuple[int, int, int]
+    ) -> tuple[int, list[tuple[str, int, int]]]:
+        """Step through a group and follow it; return steps, and what is executed otherwise."""
         program = self.kernel.programs[launch.kernel]
         entry = entry_of(program, launch.kernel, launch.group_shape)
-        executed = program.executed(entry, pocl_group(launch, number))
-        if executed.total() > most_steps:
-            raise TooManyStepsError(f"{executed.total()} instructions are too many steps")
-        native, _ = stepped(self.objects[launch.kernel], launch, number, most_steps)
+        executed = program.follow_function(entry, pocl_group(launch, number))
+        native = step_through(self.objects[launch.kernel], launch, number)
         lines = {line.address: line for line in program.lines}
         followed = {program.lines[place].address: count for place, count in executed.items()}
         found = [
-            Difference(
-                launch.kernel,
-                number,
-                address,
-                f"{lines[address].mnemonic} {lines[address].operands}".rstrip(),
-                native[address],
-                followed.get(address, 0),
-            )
+            (str(lines[address]), native[address], followed.get(address, 0))
             for address in sorted({*native, *followed})
             if native[address] != followed.get(address, 0)
         ]
@@ -165,9 +123,8 @@ def compiled_for_stepping(
 ) -> list[Steppable | str]:
     """Compile kernels with PoCL and keep the objects in a folder."""
     found: list[Steppable | str] = []
-    for number, ((unit, _), objects) in enumerate(
-        zip(units, objects_of(units, device), strict=True)
-    ):
+    pairs = zip(units, objects_of(units, device), strict=True)
+    for number, ((unit, _), objects) in enumerate(pairs):
         if isinstance(objects, KernelBuildError):
             found.append(str(objects))
             continue

@@ -15,11 +15,12 @@ in a shape in which no load in them is certain to be executed, so that none is h
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -32,30 +33,17 @@ from loopy.kernel.tools import get_subkernel_to_insn_id_map
 from loopy.schedule.tools import get_subkernel_arg_info
 from pymbolic import evaluate
 
-from countperf.counting.frontend.copies import generate_code, linearized, preprocessed
+from countperf.counting.frontend.schedule import generate_code, linearize_kernel, preprocess_unit
 from tests.oracles import llvm_ir
 
 PROGRAM = shutil.which("oclgrind-kernel")
 
 _LINE = re.compile(r"^\s*(\d+) - (.+?)(?: \((\d+) bytes\))?$")
 _FORMATS = {
-    "f2": "ushort",  # half has no format of its own; 0x3e00 is 1.5
-    "f4": "float",
-    "f8": "double",
-    "c8": "float",
-    "c16": "double",
-    "b1": "char",
-    "i1": "char",
-    "u1": "uchar",
-    "i2": "short",
-    "u2": "ushort",
-    "i4": "int",
-    "i8": "long",
-    "u4": "uint",
-    "u8": "ulong",
+    **{"f2": "ushort", "f4": "float", "f8": "double"},  # half has none of its own; 0x3e00 is 1.5
+    **{"c8": "float", "c16": "double", "b1": "char", "i1": "char", "u1": "uchar"},
+    **{"i2": "short", "u2": "ushort", "i4": "int", "i8": "long", "u4": "uint", "u8": "ulong"},
 }
-
-
 # without optimization, C's plain inline functions have no definition to call
 _PROLOGUE = """#pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #define inline static inline
@@ -72,20 +60,21 @@ class DynamicCounts:
     def of(self, *names: str) -> int:
         return sum(self.instructions.get(name, 0) for name in names)
 
+    def _matching(self, pattern: str) -> int:
+        found = (n for name, n in self.instructions.items() if re.fullmatch(pattern, name))
+        return sum(found)
+
     def fused(self) -> int:
         """Multiplications fused with an addition."""
-        pattern = re.compile(r"call llvm\.fmuladd\.f\d+\(\)")
-        return sum(n for name, n in self.instructions.items() if pattern.fullmatch(name))
+        return self._matching(r"call llvm\.fmuladd\.f\d+\(\)")
 
     def copied(self, source: int, target: int) -> int:
         """Structures copied whole between two address spaces."""
-        name = rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)"
-        return sum(n for call, n in self.instructions.items() if re.fullmatch(name, call))
+        return self._matching(rf"call llvm\.memcpy\.p{target}i8\.p{source}i8\.i64\(\)")
 
     def calls(self, function: str) -> int:
         """Calls of an OpenCL built-in, whatever its argument types."""
-        pattern = re.compile(rf"call _Z{len(function)}{function}[a-zA-Z0-9_]*\(\)")
-        return sum(n for name, n in self.instructions.items() if pattern.fullmatch(name))
+        return self._matching(rf"call _Z{len(function)}{function}[a-zA-Z0-9_]*\(\)")
 
 
 def run(
@@ -104,8 +93,8 @@ def run(
     `passes`, options of LLVM's ``opt``, the unoptimized code is rewritten by them first.
     """
     assert PROGRAM is not None, "oclgrind-kernel is not installed"
-    t_unit = preprocessed(t_unit)
-    kernel = linearized(t_unit)
+    t_unit = preprocess_unit(t_unit)
+    kernel = linearize_kernel(t_unit)
     t_unit = t_unit.with_kernel(kernel)
     code = generate_code(t_unit)
     source = f"#pragma OPENCL FP_CONTRACT {'ON' if contraction else 'OFF'}\n"
@@ -120,25 +109,21 @@ def run(
     for program in code.device_programs:
         if program.name not in launched:
             continue
-        ids = launched[program.name]
-        lines = [
-            "kernel.cl",
-            program.name,
-            *_geometry(kernel, t_unit.callables_table, ids, parameters),
-            "",
-        ]
+        geometry = _geometry(kernel, t_unit.callables_table, launched[program.name], parameters)
+        lines = ["kernel.cl", program.name, *geometry, ""]
         for name in get_subkernel_arg_info(kernel, program.name).passed_names:
             lines += _argument(kernel.get_var_descriptor(name), parameters, contents or {})
         (folder / "kernel.sim").write_text("\n".join(lines) + "\n")
         if passes is not None:
             llvm_ir.optimize(folder, passes)
-        output = _simulated(folder, options)
+        command = [PROGRAM, "--inst-counts", "--build-options", f"{options} -I.", "kernel.sim"]
+        finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        output = finished.stdout + finished.stderr
         assert "Instructions executed" in output, f"Oclgrind ran nothing:\n{output}\n{source}"
         assert "Invalid" not in output, output
         assert "FATAL ERROR" not in output, output
         for line in output.splitlines():
-            match = _LINE.match(line)
-            if match:
+            if match := _LINE.match(line):
                 instructions[match[2]] += int(match[1])
                 if match[3]:
                     moved[match[2]] += int(match[3])
@@ -155,18 +140,6 @@ def _geometry(
     local += [1] * (3 - len(local))
     items = [g * s for g, s in zip(groups, local, strict=True)]
     return " ".join(map(str, items)), " ".join(map(str, local))
-
-
-def _simulated(folder: Path, options: str) -> str:
-    assert PROGRAM is not None
-    finished = subprocess.run(
-        [PROGRAM, "--inst-counts", "--build-options", f"{options} -I.", "kernel.sim"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return finished.stdout + finished.stderr
 
 
 def _argument(
@@ -216,41 +189,26 @@ def disagreements(
             if (match := pattern.fullmatch(name))
         )
 
-    pairs = {
-        "global loads": (total(r"gmem\.load\..*"), dynamic.of("load global", "load constant")),
-        "global stores": (total(r"gmem\.store\..*"), dynamic.of("store global")),
-        "local loads": (total(r"lmem\.load\..*"), dynamic.of("load local")),
-        "local stores": (total(r"lmem\.store\..*"), dynamic.of("store local")),
-        "bytes loaded from global memory": (
-            moved("gmem", "load"),
-            dynamic.bytes.get("load global", 0) + dynamic.bytes.get("load constant", 0),
-        ),
-        "bytes stored to global memory": (
-            moved("gmem", "store"),
-            dynamic.bytes.get("store global", 0),
-        ),
-        "bytes loaded from local memory": (
-            moved("lmem", "load"),
-            dynamic.bytes.get("load local", 0),
-        ),
-        "bytes stored to local memory": (
-            moved("lmem", "store"),
-            dynamic.bytes.get("store local", 0),
-        ),
+    pairs: dict[str, tuple[int, int]] = {}
+    for direction, space in itertools.product(("load", "store"), ("global", "local")):
+        names = [f"{direction} {space}"] + ["load constant"] * (direction + space == "loadglobal")
+        counted_as = f"{space[0]}mem"
+        pairs[f"{space} {direction}s"] = (
+            total(rf"{counted_as}\.{direction}\..*"),
+            dynamic.of(*names),
+        )
+        executed = sum(dynamic.bytes.get(name, 0) for name in names)
+        pairs[f"bytes of {space} {direction}s"] = moved(counted_as, direction), executed
+    multiplied = (total(r"flop\.(mul|neg)\..*"), dynamic.of("fmul", "fneg"))
+    if optimized:
+        multiplied = total(r"flop\.mul\..*"), dynamic.of("fmul")
+    pairs |= {
         "barriers": (total(r"barrier\.local"), dynamic.calls("barrier")),
         "additions": (total(r"flop\.add\..*"), dynamic.of("fadd", "fsub")),
-        "multiplications": _multiplications(total, dynamic, optimized=optimized),
+        "multiplications": multiplied,
         "fused multiply-adds": (total(r"flop\.fma\..*"), dynamic.fused()),
         "divisions": (total(r"flop\.div\..*"), dynamic.of("fdiv")),
         "powers": (total(r"flop\.pow\..*"), dynamic.calls("pow")),
         "rsqrt": (total(r"flop\.special\..*\.rsqrt"), dynamic.calls("rsqrt")),
     }
     return {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _multiplications(
-    total: Callable[..., int], dynamic: DynamicCounts, *, optimized: bool
-) -> tuple[int, int]:
-    if optimized:
-        return total(r"flop\.mul\..*"), dynamic.of("fmul")
-    return total(r"flop\.(mul|neg)\..*"), dynamic.of("fmul", "fneg")

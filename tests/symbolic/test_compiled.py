@@ -27,7 +27,7 @@ def test_all_ways_agree() -> None:
 
     assert [counts.at({"n": n, "m": m}) for n, m in sizes] == expected
     source = CountSource(counts.parameters, counts.counts, arrays=False)
-    compiled = source.defined(source.numbers())
+    compiled = source.define_function(source.numbers())
     assert [compiled(n, m) for n, m in sizes] == expected
     n, m = (np.array(each[:-1]) for each in zip(*sizes, strict=True))
     assert np.array(counts.at_arrays({"n": n, "m": m})).T.tolist() == expected[:-1]

@@ -66,7 +66,6 @@ def answers(executor: Any) -> dict[str, Any]:
 def test_a_cluster_ranks_and_tunes_like_one_process(name: str, command: list[str]) -> None:
     if name == "mpi" and not MPIEXEC.exists():
         pytest.skip("needs the extra 'cluster'")
-
     done = subprocess.run(
         [*command, "-m", PROGRAM, name],
         capture_output=True,
@@ -76,7 +75,6 @@ def test_a_cluster_ranks_and_tunes_like_one_process(name: str, command: list[str
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
-
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {**answers(Inline()), "elsewhere": True}
 

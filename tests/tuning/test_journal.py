@@ -58,7 +58,6 @@ def test_an_interrupted_search_says_what_it_measured_and_resumes_and_repeats_not
     kept = [line["choice"] for line in _lines(store) if line.get("kind") == "tried"]
     runner = scripted()
     whole = search(runner, store=store, plan=PLAN)
-
     partial = caught.value.result
     assert partial is not None
     assert caught.value.store == str(store)
@@ -117,7 +116,6 @@ def test_ctrl_c_while_a_line_is_written_leaves_it_in_file_and_result(
     monkeypatch.setattr(os, "fsync", interrupted_sync)
     with pytest.raises(SearchInterrupt) as caught:
         search(scripted(time_of), store=store)
-
     kinds = [line.get("kind") for line in _lines(store)]
     ran, failed = len({*map(_choice, _tried(store))}), kinds.count("refused")
     assert kinds.count(kind) == slow
@@ -142,7 +140,6 @@ def test_a_search_resumes_after_any_cut_and_answers_at_once_when_it_has_ended(st
     whole = search(scripted(), store=store)
     content = store.read_bytes()
     runner = scripted()
-
     assert search(runner, store=store, began_s=-3.0) == whole  # what comes before takes its time
     assert runner.rounds == []
     for cut in range(0, len(content), len(content) // 5):
@@ -152,12 +149,10 @@ def test_a_search_resumes_after_any_cut_and_answers_at_once_when_it_has_ended(st
 
 def test_a_search_whose_budget_was_spent_answers_the_same_until_there_is_more(store: Path) -> None:
     first = search(scripted(), Budget(measurements=3), store=store, began_s=-2.0)
-
     same, less, more = (
         search(scripted(), Budget(measurements=most), store=store, began_s=-3.0)
         for most in (3, 2, 4)
     )
-
     assert first.spent_s > 2.0
     assert same == less == first
     assert [t.choice for t in more.tried[:3]] == [t.choice for t in first.tried]
@@ -193,10 +188,8 @@ def test_the_file_of_another_search_is_refused(
     runner = scripted()
     if device:
         runner.identity = runner.identity.model_copy(update={"name": device})
-
     with pytest.raises(MeasurementError) as caught:
         tune_space(replace(QUESTION, **change), runner, MANY, executor=Inline(), store=store)
-
     assert str(caught.value).startswith(f"{store} holds other trials: {said}")
     assert str(caught.value).count(" there and ") == 1
     assert store.read_bytes() == before
@@ -213,8 +206,6 @@ def test_the_file_of_another_search_is_refused(
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     store = tmp_path / "search.jsonl"
     store.write_text(content)
-
     with pytest.raises(DocumentError):
         search(scripted(), store=store)
-
     assert store.read_text() == content

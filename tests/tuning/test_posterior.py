@@ -33,7 +33,6 @@ def _posterior(**changes: Any) -> Posterior:
 
 def test_before_anything_is_measured_predictions_stand_with_a_wide_interval() -> None:
     times = _posterior(prior_scatter=0.3).log_times()
-
     assert times.center_s == pytest.approx(PREDICTED)
     assert times.scale == pytest.approx(0.3 * np.sqrt(PART_VARIANCE + 1))
     assert times.freedom == PRIOR_FREEDOM
@@ -65,9 +64,7 @@ def test_what_is_off_together_is_learnt(
     posterior = _posterior(**known)
     for position in measured:
         posterior.add(position, factor[position] * PREDICTED[position])
-
     times = posterior.log_times()
-
     rest = np.setdiff1d(np.arange(96), measured)
     assert times.center_s[rest] == pytest.approx((factor * PREDICTED)[rest], rel=error)
 
@@ -133,9 +130,7 @@ def test_the_predictive_distribution_is_the_conditional_of_a_multivariate_studen
 
         means.append(integrate.quad(lambda v: v * density(v), -40, 40, points=[0.0], limit=200)[0])
         below.append(integrate.quad(density, -40, 0.1, points=[0.0], limit=200)[0])
-
     times = posterior.log_times()
-
     assert times.mean[:, 3] - np.log(1.1) == pytest.approx(means, abs=1e-3)
     chance = times.probability_below(1.1 * float(np.exp(0.1)))[3]
     assert chance == pytest.approx(np.mean(below), abs=1e-4)
@@ -160,9 +155,7 @@ def test_intervals_widen_where_measured_variants_surprise() -> None:
             excess.append(float((ratios[left_out] - weights @ ratios[others]) ** 2 / variance))
         weights = np.linalg.solve(among, whole[:3, 3])
         scales.append(float(np.sqrt(square * (whole[3, 3] - weights @ whole[:3, 3]))))
-
     times = posterior.log_times()
-
     wider = np.sqrt(np.mean(excess))
     assert wider > 1.05
     assert times.scale[:, 3] == pytest.approx(wider * np.array(scales))
@@ -179,9 +172,7 @@ def test_what_is_unknown_is_the_conditional_without_similarities() -> None:
     mean = float(covariance[3, :3] @ inverse @ ratios)
     rest = float(covariance[3, 3] - covariance[3, :3] @ inverse @ covariance[:3, 3])
     square = PRIOR_FREEDOM * 0.25 + float(ratios @ inverse @ ratios)
-
     unknown = posterior.unknown(1.0)
-
     assert unknown.mean[0] == pytest.approx([mean])
     assert unknown.scale[0] == pytest.approx([np.sqrt(square / unknown.freedom * rest)])
     assert unknown.freedom == PRIOR_FREEDOM + 3
@@ -192,14 +183,12 @@ def test_expected_improvement_is_the_integral_over_the_mixture(best_s: float) ->
     times = LogTimes(mean=np.array([[0.3], [-0.2]]), scale=np.array([[0.5], [0.1]]), freedom=5.0)
     law: Any = stats.t
     target = float(np.log(best_s))
-
     parts = law(5.0, loc=0.3, scale=0.5), law(5.0, loc=-0.2, scale=0.1)
 
     def density(value: float) -> float:
         return float(np.mean([part.pdf(value) for part in parts]))
 
     wanted = integrate.quad(lambda v: (target - v) * density(v), -np.inf, target, limit=200)[0]
-
     assert times.compute_expected_improvement(best_s)[0] == pytest.approx(wanted, rel=1e-5)
 
 
@@ -210,7 +199,6 @@ def _rest(means: list[float], scale: float, count: int = 1) -> tuple[LogTimes, i
 
 def test_the_chance_of_a_better_one_adds_up() -> None:
     one = chance_of_better([_rest([2.0], 0.5)], 1.0)
-
     assert one == pytest.approx(stats.t.cdf(-np.log(2) / 0.5, 20))
     for three in ([_rest([2.0], 0.5, count=3)], [_rest([2.0, 2.0], 0.5), _rest([2.0], 0.5)]):
         assert chance_of_better(three, 1.0) == pytest.approx(3 * one)
@@ -220,9 +208,7 @@ def test_the_chance_of_a_better_one_adds_up() -> None:
 
 def test_the_regret_bound_is_where_the_chance_is_as_allowed() -> None:
     rest = [_rest([1.1, 1.3, 2.0], 0.1)]
-
     bound = regret_bound(rest, 1.0, 0.95)
-
     assert 0 < bound < 0.2
     assert chance_of_better(rest, 1.0, bound) == pytest.approx(0.05, abs=1e-6)
     assert regret_bound([_rest([9.0], 0.1)], 1.0, 0.95) == 0.0
@@ -265,17 +251,13 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
     own = OWN[1:3, None, None]
-
     evidence = find_evidence(base + (1 - own) * among + own * np.eye(6), ratios, 1.0)
-
     assert evidence[1] - evidence[0] == pytest.approx(expected[1] - expected[0], abs=1e-5)
 
 
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
-
     drawn = draw_scales(similar, np.ones((24, 24)), ratios, prior_square=1.0)
-
     matters = np.mean([each for each, _ in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])
     assert np.mean([own for _, own in drawn]) < 0.2

@@ -76,7 +76,6 @@ def _ranking(**changes: Any) -> Ranking:
 def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None:
     passed: list[Point] = []
     ranking = rank_points(_question(), executor=Inline(), on_point=passed.append)
-
     assert (ranking.predicted, ranking.refused, ranking.complete) == (15, 3, True)
     assert [point.time_s for point in ranking.best] == sorted(p.time_s for p in ranking.best)
     first = ranking.best[0]
@@ -100,7 +99,6 @@ def _refuse(kind: str, x: int, y: int) -> Any:
 def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() -> None:
     """Of 12 x and 4 y half are plain; of the others a third are keys."""
     whole = _ranking(space=make_space(build=_refuse))
-
     build = whole.refusals["build"]
     assert build.count == 96
     assert [(reason.count, reason.example.reason.split(":")[0]) for reason in build.reasons] == [
@@ -115,9 +113,7 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
 def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
-
     build = count_refusals(refused)["build"]
-
     assert build.count == 600
     assert [reason.count for reason in build.reasons] == [2] * 50
 
@@ -141,7 +137,6 @@ def test_variants_that_cannot_be_are_refused_with_stage_and_reason(
     changes: dict[str, Any], stage: str, count: int, reason: str
 ) -> None:
     ranking = _ranking(**changes)
-
     assert ranking.refusals[stage].count == count
     assert all(reason in r.example.reason for r in ranking.refusals[stage].reasons)
     assert ranking.predicted == 15 - count
@@ -160,7 +155,6 @@ def test_statistics_are_those_of_the_variant(of_space: Any, given: Any) -> None:
     """An element in 16 or 64 is multiplied."""
     space = replace(CHOOSY, statistics=of_space)
     ranking = _ranking(space=space, statistics=given, incomplete_ok=True)
-
     if of_space is _fail:
         said = "space 'choosy': the function of its statistics fails at tile="
         reason = ranking.refusals["count"].reasons[0].example.reason
@@ -174,7 +168,6 @@ def test_statistics_are_those_of_the_variant(of_space: Any, given: Any) -> None:
 
 def test_an_error_for_want_of_statistics_says_which() -> None:
     ranking = _ranking(space=CHOOSY, incomplete_ok=True)
-
     with pytest.raises(TuningError) as caught:
         ranking.check_predicted()
     example = ranking.refusals["count"].reasons[0].example.choice["tile"]
@@ -183,7 +176,6 @@ def test_an_error_for_want_of_statistics_says_which() -> None:
 
 def test_properties_without_a_weight_may_be_left_out() -> None:
     lenient = _ranking(weights=make_weights({"flop.mul.f32": 1e-9}), incomplete_ok=True)
-
     assert len(lenient.best) == 15
     assert "groups" in lenient.best[0].missing
 
@@ -200,7 +192,6 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
     point = predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
-
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
@@ -223,7 +214,6 @@ def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
     sizes: dict[str, int], said: str, tmp_path: Path
 ) -> None:
     store = tmp_path / "search.jsonl"
-
     with pytest.raises(ParameterError, match=said) as caught:
         rank_points(_question(sizes=sizes), executor=_Never())
     with pytest.raises(ParameterError, match=said):
@@ -234,16 +224,13 @@ def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
             executor=_Never(),
             store=store,
         )
-
     assert [caught.value.parameter] == list(sizes)
     assert not store.exists()
 
 
 def test_a_space_without_sizes_takes_those_of_its_kernels() -> None:
     space = replace(DOUBLE, sizes={})
-
     ranking = _ranking(space=space, sizes={"n": N, "m": N})
-
     assert _ranking(space=space, sizes={"n": N}).predicted == 15
     assert (ranking.predicted, ranking.refusals["sizes"].count) == (0, 15)
     assert "m" in ranking.refusals["sizes"].reasons[0].example.reason
@@ -269,7 +256,6 @@ def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
         while not ranker.is_done:
             ranker.work(None)
         done = ranker.ranking()
-
     assert paused.predicted + paused.refused == answered < 18
     assert (done.best, done.refusals, done.complete) == (whole.best, whole.refusals, True)
 
@@ -277,7 +263,6 @@ def test_a_paused_ranking_leaves_the_executor_idle_and_goes_on() -> None:
 def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:
     lock = threading.Lock()
     space = replace(DOUBLE, build=lambda **_: lock)
-
     with (
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
         pytest.raises(SearchSpaceError, match="cannot be sent to the processes that count"),
@@ -287,9 +272,7 @@ def test_a_space_that_cannot_be_sent_is_an_error_that_says_so() -> None:
 
 def test_a_number_of_points_is_a_sample_of_a_space_however_large() -> None:
     space = make_space(parameters={name: range(1000) for name in "abcdef"})
-
     part = rank_points(_question(space=space), executor=Inline(), points=4)
-
     assert part.refusals["schedule"].count == 4
     assert not part.complete
 
@@ -310,7 +293,6 @@ def test_spaces_are_found_by_name(tmp_path: Path) -> None:
         "x = 3\n"
         "def bad():\n    raise OSError('no luck')\n"
     )
-
     assert load_space(f"{file}:space").name == "s"
     for text, said in {
         **{f"{file}{name}": said for name, said in SPACES.items()},
@@ -366,13 +348,11 @@ def test_of_measured_variants_those_cut_short_may_have_been_faster_than_the_winn
     other = Trial(choice=SECOND.choice, predicted_s=1e-3, samples_s=other_s, cut_short=cut_short)
     candidates.learn(winner)
     candidates.learn(other)
-
     assert candidates.regret(winner) == pytest.approx(regret)
 
 
 def test_what_there_is_no_time_for_is_not_tried_but_the_first_one_always_is() -> None:
     candidates = _known(FIRST, SECOND)
-
     assert candidates.promising(0.01, 1)
     tried = Trial(choice=SECOND.choice, predicted_s=1.1e-3, samples_s=(1e-3,))
     candidates.learn(tried, build_s=2.0)
@@ -407,11 +387,9 @@ def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float
 
 def test_promising_points_are_predicted_early_and_none_twice() -> None:
     space = replace(SPACE, parameters={"x": range(24), "y": range(8)})
-
     spread_s, _ = _ranked(space, 30, by_promise=False)
     chosen_s, part = _ranked(space, 30, by_promise=True)
     _, whole = _ranked(space, 10**6, by_promise=True)
-
     assert chosen_s < spread_s
     assert part.predicted + part.refused == 30
     assert (part.complete, whole.complete) == (False, True)

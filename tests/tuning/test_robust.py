@@ -37,10 +37,8 @@ REASONS = {
 
 def test_all_other_points_are_ranked() -> None:
     points: list[Point] = []
-
     with Pool(2) as pool:
         ranking = rank_points(TASK, executor=pool, longest_s=8.0, on_point=points.append)
-
     assert ranking.complete
     assert (ranking.predicted, ranking.refused) == (13, 5)
     refused = {p.choice["how"]: p for p in points if isinstance(p, Refused)}
@@ -58,7 +56,6 @@ def test_a_limit_is_positive() -> None:
 
 def test_a_search_of_what_hangs_ends() -> None:
     space = replace(FAILING, parameters={"group": [32], "how": ["sleep", "hold", "end"]})
-
     with pytest.raises(TuningError, match="has a prediction: 3 refused"):
         tune_space(replace(TASK, space=space), scripted(), Budget(seconds=8), longest_s=1.0)
 
@@ -77,7 +74,6 @@ def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path
             time.sleep(0.1)
         os.killpg(search.pid, signal.SIGINT)  # as a terminal does
         out, err = search.communicate(timeout=LONGEST_S)
-
     lines = [json.loads(line) for line in store.read_text().splitlines()]
     ran = len({json.dumps(e["choice"]) for e in lines if e.get("kind") == "tried"})
     assert search.returncode == 130

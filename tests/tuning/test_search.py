@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,6 @@ from countperf.tuning.result import (
     fastest_of,
     read_journal,
     ties,
-    trials_in,
 )
 from countperf.tuning.search import VariantBench, tune_space
 from tests.devices.fakes import FakeRunner
@@ -76,9 +75,7 @@ def search(runner: FakeRunner, budget: Budget = MANY, **more: Any) -> TuningResu
 
 def test_the_fastest_is_found_and_run_in_all_rounds_and_each_checked_variant_in_one() -> None:
     runner = scripted()
-
     result = search(runner)
-
     assert result.winner.choice == BEST
     assert result.winner.time_s == pytest.approx(BEST_S)
     assert result.winner.interval_s is not None
@@ -113,7 +110,6 @@ def test_with_good_predictions_it_stops_early_and_says_that_it_is_sure() -> None
         return 3e-4 * 2**20 / (int(factors["group"]) * int(factors["each"]))
 
     result = tune_space(question, scripted(time_of), MANY, executor=Inline())
-
     assert result.stopped == "confident"
     assert result.winner.choice == {"group": 128, "each": 8, "fetch": False}
     assert len(result.tried) < 8
@@ -126,7 +122,6 @@ def test_hopeless_variants_are_stopped_after_their_first_runs() -> None:
         return 1e-3 if _factors(name)["each"] == "8" else 1.0
 
     result = search(scripted(time_of))
-
     slow = [tried for tried in result.tried if tried.time_s > 0.1 and tried is not result.tried[0]]
     assert slow
     assert all(tried.cut_short and len(tried.samples_s) == 1 for tried in slow)
@@ -149,7 +144,6 @@ def test_runs_that_cost_nothing_beside_building_are_not_spared() -> None:
         return usual_time_s(name) * (4.0 if first else 1.0)
 
     result = search(_SlowToBuild(time_of))
-
     assert result.winner.choice == BEST
     assert len(result.winner.samples_s) >= Plan().runs
 
@@ -163,9 +157,7 @@ def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -
             slower: KernelBuildError(f"{slower}: no registers left"),
         }
     )
-
     result = search(runner)
-
     assert result.winner.choice == {"group": 32, "each": 4, "fetch": False}
     assert {refused.stage: refused.reason for refused in result.failed} == {
         "results": f"{kernel}: wrong numbers: out[0] is 1, not 2",
@@ -177,18 +169,14 @@ def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -
 def test_if_nothing_runs_that_is_an_error_with_the_reasons() -> None:
     names = (f"double/{LARGE.label(choice)}" for choice in LARGE.choices())
     broken = dict.fromkeys(names, KernelBuildError("no compiler"))
-
     with pytest.raises(TuningError, match="no variant of 'double' ran") as caught:
         search(scripted(broken=broken))
-
     assert caught.value.refusals[0] == "no compiler"
 
 
 def test_a_space_without_a_reference_is_searched_and_the_result_says_so() -> None:
     question = replace(QUESTION, space=replace(LARGE, reference=None))
-
     result = tune_space(question, scripted(), Budget(measurements=3), executor=Inline())
-
     assert not result.numbers_checked
     assert "numbers not checked, for the space has no reference" in text_of(result)
     assert object_of(result)["numbers_checked"] is False
@@ -198,9 +186,7 @@ def test_a_space_without_a_reference_is_searched_and_the_result_says_so() -> Non
 def test_a_budget_of_seconds_is_kept(seconds: float) -> None:
     runner = scripted(lambda name: 30 * usual_time_s(name))
     runner.setup_s = 0.05
-
     result = search(runner, Budget(seconds=seconds))
-
     # what is under way when the time is up is finished: a variant is built, or runs
     longest_run = 30 * usual_time_s("double/group=16,each=1,fetch=False") * 1.3
     assert result.spent_s <= seconds + 0.05 + longest_run
@@ -210,7 +196,6 @@ def test_a_budget_of_seconds_is_kept(seconds: float) -> None:
 
 def test_one_variant_is_measured_even_if_ranking_took_all_the_time() -> None:
     result = search(scripted(), Budget(seconds=1e-9))
-
     assert len(result.tried) == 1
     assert result.stopped == "budget"
     assert (result.bounded, result.unbounded) == (16, 0)
@@ -228,7 +213,6 @@ def test_the_regret_is_of_a_median_run_of_the_winner_against_the_shortest_of_oth
         return BEST_S if is_best else (1.28 if factors["each"] == "4" else 1.3) * BEST_S
 
     result = search(FakeRunner(duration), Budget(measurements=16), plan=Plan(warm_up_s=0.0))
-
     assert result.winner.choice == BEST
     assert len(result.tried) == 16
     assert result.regret_bound == pytest.approx(1 - 1.28 / 1.6)
@@ -244,22 +228,19 @@ def test_a_variant_that_was_lucky_in_its_first_round_does_not_win(tmp_path: Path
 
     store = tmp_path / "search.jsonl"
     result = search(FakeRunner(duration), store=store)
-
     (loser,) = (t for t in result.tried if {n: str(v) for n, v in t.choice.items()} == lucky)
     assert loser.rounds_s[0] < BEST_S < loser.time_s
     assert loser.time_s == median(loser.rounds_s)
     assert result.winner.choice == BEST
     assert len(result.winner.rounds) == Plan().rounds
-    assert trials_in(read_journal(store)[1]) == result.tried
+    assert read_journal(store)[1] == result.tried
     assert fastest_of(result.tried) == result.winner
 
 
 def test_there_is_time_to_run_the_best_again_when_the_seconds_are_spent() -> None:
     runner = scripted(lambda name: 10 * usual_time_s(name))
     runner.setup_s = 0.01
-
     result = search(runner, Budget(seconds=1.0))
-
     rounds = Counter(runner.rounds)
     assert result.stopped == "budget"
     again = [_factors(name) for name, times in rounds.items() if times > 1]
@@ -279,7 +260,6 @@ def test_variants_within_the_noise_are_reported_as_ties() -> None:
         tried(3, 1.3, 1.31, 1.31),
         tried(4, 1.01, cut_short=True),
     )
-
     assert ties((far, near, best, stopped), floor=0.0) == (best, (near,))
     assert ties((far, near, best), floor=0.5) == (best, (near, far))
 
@@ -306,7 +286,6 @@ def test_candidates_that_were_not_kept_count_in_the_regret_bound(
 ) -> None:
     monkeypatch.setattr("countperf.tuning.candidates._MOST", 2)
     few = search(scripted())
-
     assert (len(few.tried), few.predicted, few.bounded) == (2, 16, 16)
     assert few.regret_bound is not None
     assert few.regret_bound > 0
@@ -322,7 +301,6 @@ def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
     result: TuningResult, tmp_path: Path
 ) -> None:
     draw(result, tmp_path / "search.svg")
-
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
     with pytest.raises(ParameterError, match="cannot be written as 'doc'"):
@@ -376,7 +354,6 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
         for number in range(count)
     ]
     ranking = ranking_of((), count_refusals(refused))
-
     assert text_of(ranking, kept="all.jsonl has").splitlines()[-4:] == [
         "refused (build): 5 of 11, such as tile=0: KeyError: x",
         "refused (build): 3 of 11, such as tile=0: ValueError: y",
@@ -389,11 +366,9 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
 
 def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
     with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
-
     said, without = (
         text_of(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
     )
-
     assert said == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
     assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
     printed = object_of(replace(RESULT, winner=with_one))["winner"]
@@ -423,7 +398,6 @@ def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
 )
 def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], said: str) -> None:
     result = replace(RESULT, **changes)
-
     assert said in text_of(result)
     assert ("of the space takes" in text_of(result)) is (not changes)
     printed = object_of(result)
@@ -433,10 +407,8 @@ def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], sa
 
 def test_a_search_tells_its_state() -> None:
     states: list[tuple[str, int]] = []
-
     with listening(lambda work, done, _: states.append((work, done))):
         result = tune_space(QUESTION, scripted(), Budget(seconds=100), executor=Inline())
-
     ran = [done for _, done in states]
     assert ran == sorted({*ran})
     assert states[0][0].startswith("searching double; ")
@@ -469,30 +441,23 @@ def _time(
     return *bench.time(CHOICE, best_s), runs
 
 
-def test_runs_before_the_device_is_warm_are_not_kept() -> None:
-    samples, hopeless, runs = _time(1e-3, best_s=1.1e-3)
-
-    assert (samples, hopeless) == ((1e-3,) * 3, False)
-    assert 0.04 < sum(runs[:-3]) < 0.05
-
-
-def test_a_variant_that_takes_three_times_the_best_while_cold_is_hopeless() -> None:
-    samples, hopeless, runs = _time(1e-3, best_s=0.8e-3)
-
-    assert (samples, hopeless) == (pytest.approx((2.6e-3,)), True)
-    assert len(runs) == 1
-
-
-def test_a_run_that_outlasts_the_time_to_warm_up_is_kept() -> None:
-    samples, _, runs = _time(0.2, best_s=None)
-
-    assert samples == tuple(runs) == (0.52, 0.2, 0.2)
-
-
-def test_no_run_is_spent_on_warming_up_when_no_time_is_left() -> None:
-    samples, _, runs = _time(1e-3, best_s=None, left_s=0.0)
-
-    assert samples == tuple(runs) == pytest.approx((2.6e-3,) * 2)
+@pytest.mark.parametrize(
+    ("given", "samples", "hopeless", "runs"),
+    [
+        ((1e-3, 1.1e-3), (1e-3,) * 3, False, range(20, 60)),
+        ((1e-3, 0.8e-3), (2.6e-3,), True, [1]),
+        ((0.2, None), (0.52, 0.2, 0.2), False, [3]),
+        ((1e-3, None, 0.0), (2.6e-3,) * 2, False, [2]),
+    ],
+    ids=["cold runs are not kept", "cold and three times the best", "a long run", "no time left"],
+)
+def test_runs_of_a_device_that_warms_up(
+    given: tuple[Any, ...], samples: tuple[float, ...], hopeless: bool, runs: Sequence[int]
+) -> None:
+    kept, is_hopeless, all_runs = _time(*given)
+    assert (kept, is_hopeless) == (pytest.approx(samples), hopeless)
+    assert len(all_runs) in runs
+    assert all_runs[-len(kept) :] == list(kept)
 
 
 class _Failing(FakeRunner):
@@ -501,10 +466,10 @@ class _Failing(FakeRunner):
     in_memory = 0
 
     @contextmanager
-    def loaded(self, case: KernelCase) -> Generator[Run]:
+    def load_case(self, case: KernelCase) -> Generator[Run]:
         self.in_memory += 1
         try:
-            with super().loaded(case) as run:
+            with super().load_case(case) as run:
                 yield run
         except RuntimeError as error:
             raise MeasurementError("the driver is gone", case=case.name) from error
@@ -522,7 +487,6 @@ def test_what_fails_in_a_run_fails_as_the_device_says_and_leaves_no_memory() -> 
 
     runner = _Failing(duration)
     bench = VariantBench(BENCH_TASK, runner, BENCH_PLAN)
-
     with pytest.raises(MeasurementError, match="the driver is gone"):
         bench.time(CHOICE, None)
     assert runner.in_memory == 0

@@ -24,17 +24,13 @@ from tests.tuning.spaces import DOUBLE, is_planar, make_space
 @given(st.lists(st.integers(1, 7), min_size=1, max_size=4))
 def test_every_choice_is_visited_once(lengths: list[int]) -> None:
     space = make_space(parameters={f"p{i}": range(length) for i, length in enumerate(lengths)})
-
     seen = [tuple(choice.values()) for choice in space.choices()]
-
     assert sorted(seen) == list(itertools.product(*map(range, lengths)))
 
 
 def test_the_beginning_of_a_visit_sees_every_value() -> None:
     space = make_space(parameters={"x": range(64), "y": range(4)})
-
     begin = list(itertools.islice(space.choices(), 16))
-
     assert {choice["y"] for choice in begin} == set(range(4))
     assert {int(choice["x"]) // 16 for choice in begin} == set(range(4))
 
@@ -42,7 +38,6 @@ def test_the_beginning_of_a_visit_sees_every_value() -> None:
 def test_choices_are_counted_or_estimated() -> None:
     space = make_space(constraints=("x > 8",))
     large = make_space(parameters={"x": range(1000), "y": range(1000)}, constraints=("x > 899",))
-
     assert large.cardinality == 10**6
     assert large.at(10**6 - 1) == {"x": 999, "y": 999}
     assert space.number_of_choices() == sum(1 for _ in space.choices()) == 24
@@ -51,7 +46,6 @@ def test_choices_are_counted_or_estimated() -> None:
 
 def test_constraints_are_texts_or_functions() -> None:
     space = make_space(constraints=("x in (1, 2)", is_planar, "kind == 'plain'"))
-
     pairs = {(1, 2), (1, 4), (1, 8), (2, 1), (2, 4), (2, 8)}
     assert {(c["x"], c["y"]) for c in space.choices()} == pairs
     for y in range(1, 4):
@@ -110,9 +104,7 @@ def test_an_ill_defined_space_is_refused(changes: dict[str, Any], said: str) -> 
 
 def test_a_case_has_what_the_harness_needs() -> None:
     choice = {"group": 16, "each": 2, "fetch": False}
-
     case = DOUBLE.case(choice, {"n": 1024})
-
     assert case.name == "double/group=16,each=2,fetch=False/n=1024"
     assert case.parameters == case.check_parameters == {"n": 1024}
     assert case.build() is case.build()
@@ -123,7 +115,6 @@ def test_the_signature_of_a_function_says_the_values() -> None:
         """Build nothing."""
 
     space = SearchSpace.from_function(build, constraints=["tile % unroll == 0"], sizes={"n": 8})
-
     assert space.parameters == {"tile": (8, 16), "prefetch": (False, True), "unroll": (1, 2)}
     assert (space.name, space.constraints) == ("build", ("tile % unroll == 0",))
     assert space.sizes == {"n": 8}

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import cast
 
-from countperf.counting.access_classes import FOOTPRINT_OPERATIONS, unite_accessed_cells
+from countperf.counting.access_classes import unite_accessed_cells
 from countperf.counting.accesses import Address
 from countperf.counting.domains import Domains
 from countperf.counting.execution.reuse import StepSorter, within_line
@@ -66,12 +67,8 @@ class FootprintCounter:
             if s.stride is not None and s.stride.is_constant and s.stride
         ]
         least = min((step for kind, step in constant if kind != "group"), default=_FAR)
-        counter = self._domains.counter
-        symbolic = [
-            s.stride
-            for s in strides
-            if s.kind != "group" and within_line(s.stride, access.bits, counter) is not None
-        ]
+        inside = partial(within_line, bits=access.bits, counter=self._domains.counter)
+        thin = (s.stride for s in strides if s.kind != "group" and inside(s.stride) is not None)
         self._accesses.append(
             _GlobalAccess(
                 grid=grid,
@@ -82,27 +79,23 @@ class FootprintCounter:
                 least_step=least,
                 least_in_all=min((step for _, step in constant), default=1),
                 is_even=least != _FAR or self._steps.stays_beside(access),
-                thin=symbolic[0] if symbolic else None,
+                thin=next(thin, None),
             )
         )
 
-    def count(self) -> dict[FootprintKey, PiecewiseQuasiPolynomial]:
+    def count(self) -> Iterator[_Part]:
         """Count what all accesses touch."""
         by_array: defaultdict[tuple[str, str, int], list[_GlobalAccess]] = defaultdict(list)
         for member in self._accesses:
             access = member.access
             by_array[access.array, access.direction, access.component_of].append(member)
-        parts: defaultdict[FootprintKey, list[PiecewiseQuasiPolynomial]] = defaultdict(list)
-        for (array, direction, _), members in by_array.items():
-            for kind, part in self._count_array(array, cast("Direction", direction), members):
-                parts[kind].append(part)
-        return {kind: PiecewiseQuasiPolynomial.sum(some) for kind, some in parts.items()}
+        for members in by_array.values():
+            yield from self._count_array(members)
 
-    def _count_array(
-        self, array: str, direction: Direction, members: Sequence[_GlobalAccess]
-    ) -> Iterator[_Part]:
+    def _count_array(self, members: Sequence[_GlobalAccess]) -> Iterator[_Part]:
         """Yield the bytes and pieces of accesses to one array."""
-        touched = self._count_touched(array, members)
+        direction = cast("Direction", members[0].access.direction)
+        touched = self._count_touched(members)
         size = members[0].access.bits // 8
         if touched is None:
             even = PiecewiseQuasiPolynomial.sum(
@@ -120,7 +113,7 @@ class FootprintCounter:
         in_lines = min(in_lines, Fraction(LINE_BYTES))
         yield FootprintKey("bytes.kernel", direction), in_all.scale(in_lines)
         if min(m.least_step for m in members) * size >= LINE_BYTES:
-            thin = next((m.thin for m in members if m.thin is not None), None)
+            thin = _find_thin(members)
             inside = within_line(thin, 8 * size, self._domains.counter)
             if thin is not None and inside is not None:  # they are in lines where a symbol is small
                 step = thin if self._domains.counter.is_nonnegative(thin) else -thin
@@ -136,13 +129,8 @@ class FootprintCounter:
         yield FootprintKey("bytes.group", direction, "dense"), by_group.scale(in_lines)
         yield FootprintKey("segments.group", direction), pieces
 
-    def _count_touched(self, array: str, members: Sequence[_GlobalAccess]) -> _Touched | None:
-        """Count distinct elements by group, contiguous pieces by group, and elements in all.
-
-        Pieces are counted twice: also for where steps by a symbol stay in a line. None where data
-        decides them, where subscripts divide by sizes in many ways or multiply them, or where that
-        takes too long.
-        """
+    def _count_touched(self, members: Sequence[_GlobalAccess]) -> _Touched | None:
+        """Count elements and pieces by group, those of thin steps, and all elements, if known."""
         by_axes: defaultdict[tuple[int, ...], list[_GlobalAccess]] = defaultdict(list)
         repeats: dict[tuple[int, ...], PiecewiseQuasiPolynomial] = {}
         for member in members:
@@ -151,19 +139,20 @@ class FootprintCounter:
                 return None
             axes = tuple(sorted({self._domains.group_axes.get(n, -1) for n in counted} - {-1}))
             by_axes[axes].append(member)
-            repeats[axes] = PiecewiseQuasiPolynomial.from_value(1)
-            for axis in sorted(member.grid.groups.keys() - set(axes)):
-                repeats[axes] *= member.grid.groups[axis]
+            groups = member.grid.groups
+            repeats[axes] = PiecewiseQuasiPolynomial.product(
+                groups[axis] for axis in sorted(groups.keys() - set(axes))
+            )
         if any(m.index and (m.index.has_quotients or m.index.has_products) for m in members):
             try:  # quotients may have few values, each of which is looked at
                 self._count_cells(members, ())
             except CountingError:
                 return None
-        what = f"kernel '{self._domains.kernel.name}': the footprint of array '{array}'"
+        array = members[0].access.array
         by_group, pieces, thin_pieces = ZERO_COUNT, ZERO_COUNT, ZERO_COUNT
-        thin = next((m.thin for m in members if m.thin is not None), None)
+        thin = _find_thin(members)
         try:
-            with isl_sets.limit_operations(4 * FOOTPRINT_OPERATIONS, what):
+            with self._domains.limit(f"the footprint of array '{array}'", 4):
                 for axes, some in by_axes.items():
                     elements = self._count_cells(some, axes)
                     by_group += elements * repeats[axes]
@@ -183,10 +172,7 @@ class FootprintCounter:
         elements: PiecewiseQuasiPolynomial,
         thin: QuasiPolynomial | None = None,
     ) -> PiecewiseQuasiPolynomial:
-        """Count the contiguous pieces of an array in which groups access some elements.
-
-        Along an axis with a thin stride, or its negative, they are next to each other.
-        """
+        """Count contiguous pieces by group; along axes of a thin stride they are one."""
         access = members[0].access
         strides = self._domains.layout_of(access).strides
         known = sorted((int(s.constant_term), a) for a, s in enumerate(strides) if s.is_constant)
@@ -218,6 +204,10 @@ class FootprintCounter:
         counter = self._domains.counter
         whole = pieces[0] if len(pieces) == 1 else counter.as_one_piece(sets.union(pieces))
         return counter.count(whole)
+
+
+def _find_thin(members: Sequence[_GlobalAccess]) -> QuasiPolynomial | None:
+    return next((m.thin for m in members if m.thin is not None), None)
 
 
 def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:

@@ -1,29 +1,16 @@
 """Reuse of cache lines: steps of an address between items or iterations, and reuse distances.
 
 An access whose steps lead to other lines *walks*: along copies, items, loops, groups, in the order
-in which a processor runs them, until a step along one of them leads it back to the first line (to
-the same element, or to a neighbor of it). Whether a cache still keeps that line depends on how many
-lines lie between, and on how many of them share a set.
+in which a processor runs them, until a step along one of them leads it back to the first line.
 
-The caches are those of the device that a kernel is counted for
-(`countperf.counting.structure.memory_hierarchy.CountedCaches`); numbers below are those of
-`countperf.counting.structure.memory_hierarchy.DEFAULT_CACHES`, 48 KiB of 12 ways and 1 MiB of 16
-ways.
-
-- Level ``l1_reuse`` has walks of lines that the first-level cache keeps (at most 768), ``l2_reuse``
-  those that the second-level one keeps (at most 16384), ``beyond_l2`` the others.
-- Lines at multiples of 4096 bytes share one of the 64 sets of the first-level cache, which keeps 12
-  of them; at multiples of 2048 bytes, two sets keep 24. Of longer walks, at least ``1 - kept /
-  lines`` of the accesses miss, however lines are replaced: about a quarter of up to twice as many
-  lines (set conflict 1), five eighths of up to four times as many (2), nearly all of more (3).
-  Measured times of such walks follow these shares, not those of LRU, which misses all.
-- Of copies of an access within the same pair of lines, one after the other, only the first leads to
-  another line; the others are of level ``l1_reuse`` whatever the walk. Copies on lines of their own
-  are further lines of the walk, but may have sets of their own.
-- A second-level cache spreads its lines better, since it hashes addresses: of such lines it keeps
-  about as many as it has sets (1024), and twice as many. Walks of more are ``beyond_l2`` with set
-  conflict 3, and those that a first-level cache of that size would not keep either are
-  ``l2_reuse`` with set conflict 3.
+- Its level is that of the nearest cache that keeps the lines of the walk (`CountedCaches`).
+- Where lines share sets of a first-level cache, at least ``1 - kept / lines`` of the accesses miss,
+  however lines are replaced. Measured times follow these shares; LRU would miss all.
+- Of copies within the same pair of lines, one after the other, only the first leads to another
+  line. Copies on lines of their own are further lines of the walk, but may have sets of their own.
+- A second-level cache hashes addresses: of lines that share sets it keeps about as many as it has
+  sets, and twice as many. Walks of more are ``beyond_l2`` with set conflict 3, and those that a
+  first-level cache of that size would not keep either ``l2_reuse`` with set conflict 3.
 """
 
 from __future__ import annotations
@@ -108,14 +95,11 @@ class _Copies(NamedTuple):
 
 
 class _WalkedStep(NamedTuple):
-    """Distance between lines along an axis or a loop, in elements, and their number.
-
-    Copies may have sets of their own where items come first; in a loop their misses overlap.
-    """
+    """Distance between lines along an axis or a loop, in elements, and their number."""
 
     stride: QuasiPolynomial
     number: QuasiPolynomial
-    of_copies: bool
+    of_copies: bool  # which may have sets of their own; in a loop their misses overlap
 
 
 class _ReusePath(NamedTuple):
@@ -152,7 +136,7 @@ def _find_reuse_path(
         if extent is None or stride.stride is None:
             return _ReusePath(None, steps, copies)
         is_copied = stride.kind == "unrolled"
-        beside = _on_pairs(stride, extent, bits) if is_copied else None
+        beside = _on_pairs(stride.iname, stride.stride, extent, bits) if is_copied else None
         if beside and (not copies or beside.pairs * copies.number < copies.pairs * beside.number):
             copies = beside
         if step_of(stride.stride, bits) == _ELSEWHERE:
@@ -163,32 +147,28 @@ def _find_reuse_path(
     return _ReusePath(lines, steps, copies)
 
 
-def _on_pairs(along: AxisStride, extent: QuasiPolynomial, bits: int) -> _Copies | None:
+def _on_pairs(
+    loop: str | None, stride: QuasiPolynomial, extent: QuasiPolynomial, bits: int
+) -> _Copies | None:
     """Return the copies that an unrolled loop makes, if several are on the same pair of lines."""
-    if along.iname is None or along.stride is None:
+    if not loop or not (extent.is_constant and stride.is_constant and stride):
         return None
-    if not (extent.is_constant and along.stride.is_constant and along.stride):
-        return None
-    number, step = int(extent.constant_term), abs(int(along.stride.constant_term)) * bits // 8
+    number, step = int(extent.constant_term), abs(int(stride.constant_term)) * bits // 8
     pairs = -(-number * step // _PAIR_BYTES)
-    return _Copies(along.iname, number, pairs) if step < _PAIR_BYTES else None
+    return _Copies(loop, number, pairs) if step < _PAIR_BYTES else None
 
 
 def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
     """Return how long an axis or a loop is at most; None where data decides."""
-    if along.kind == "local" and along.axis is not None:
+    if along.axis is None:
+        return scope.domains.find_length(along.iname or "")
+    if along.kind == "local":
         return QuasiPolynomial.constant(scope.grid.items[along.axis])
-    if along.kind == "group" and along.axis is not None:
-        return scope.grid.groups[along.axis].as_polynomial()
-    assert along.iname is not None  # of a loop
-    return scope.domains.find_length(along.iname)
+    return scope.grid.groups[along.axis].as_polynomial()
 
 
 def step_of(stride: QuasiPolynomial | None, bits: int) -> StepName:
-    """Return the step of an address that changes by so many elements; other lines if by a symbol.
-
-    Where such a symbol is small is told apart when executions are sorted (`StepSorter.sort`).
-    """
+    """Return the step of an address that changes by so many elements."""
     if stride is None:
         return "data"
     if not stride.is_constant:
@@ -218,24 +198,18 @@ def _join_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
     """Return the step of a walk by its lines, and by those that share sets."""
     if grade == "beyond_l2":
         return to_other_lines("beyond_l2", 3)
-    if level == "l1_reuse":
-        return to_other_lines(level, grade)
-    return to_other_lines(level, 3 if grade else 0)
+    return to_other_lines(level, 3 if grade and level != "l1_reuse" else grade)
 
 
 def _share_sets(
     path: _ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
 ) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
-    """Return how many lines of a walk share sets, and the executions for which they do.
-
-    They do if all its steps are multiples of some elements, but for those between copies: the lines
-    of each copy share sets of their own.
-    """
+    """Return how many lines of a walk share sets, and the executions for which they do."""
     lines, zero = ONE, list[QuasiPolynomial]()
     for step in path.steps:
         remainder = step.stride.modulo(elements)
         if remainder and step.stride.is_constant:
-            if not step.of_copies:
+            if not step.of_copies:  # lines of each copy share sets of their own
                 return lines, ZERO_COUNT
             continue
         lines *= step.number
@@ -254,11 +228,10 @@ def _sort_by_lines(
         return
     left = executions
     for key, limit in limits.items():
-        if limit == _ENDLESS:
-            beyond = ZERO_COUNT
-        elif lines.is_constant:
+        beyond = ZERO_COUNT
+        if lines.is_constant:
             beyond = left if lines.constant_term > limit else ZERO_COUNT
-        else:
+        elif limit != _ENDLESS:
             beyond = executions.restrict_to((lines - (limit + 1),))
         if part := left + beyond.scale(-1):
             yield key, part
@@ -306,32 +279,29 @@ class StepSorter:
         loops: Sequence[str],
         executions: PiecewiseQuasiPolynomial,
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
-    ) -> list[SortedPart]:
+    ) -> Iterator[SortedPart]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides, bits, scope = self.strides(access, instruction), access.bits, instruction.scope
         across = self._find_step_across_rows(access, scope, strides)
         walk = partial(_find_reuse_path, scope, bits, strides, loops)
         by_items, by_loops = (partial(walk, items_first=first) for first in (True, False))
         inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
-        result: list[SortedPart] = []
-        for step, part in self._sort_by_step(
-            _find_local_stride(strides, 0), bits, executions, by_items, once
-        ):
+        lanes = _find_local_stride(strides, 0)
+        for step, part in self._sort_by_step(lanes, bits, executions, by_items, once):
             if step in BY_DATA and inner is not None:  # items come back to their lines
-                result.append((WorkItemStep("data", across), step_of(inner, bits), part))
+                yield WorkItemStep("data", across), step_of(inner, bits), part
             elif step in BY_DATA:
                 for size, some in self._sort_by_size(access, [("data", part)]):
-                    result.append((WorkItemStep(size, across), size if loops else None, some))
+                    yield WorkItemStep(size, across), size if loops else None, some
             else:
                 alignment = self._find_alignment(access, scope, 0) if step == "next" else step
                 between = WorkItemStep(alignment, across)
                 if not loops:
-                    result.append((between, None, part))
+                    yield between, None, part
                     continue
                 by_step = self._sort_by_step(inner, bits, part, by_loops, once)
                 for along, some in self._sort_by_size(access, by_step):
-                    result.append((between, along, some))
-        return result
+                    yield between, along, some
 
     def _sort_by_step(
         self,
@@ -376,10 +346,7 @@ class StepSorter:
     def _sort_by_size(
         self, access: MemoryAccess, parts: Iterable[_StepPart]
     ) -> Iterator[_StepPart]:
-        """Sort what data decides by the size of the array, unless neighbors are said to be near.
-
-        No compiler knows the latter: each item then has an access of its own all the same.
-        """
+        """Sort what data decides by the size of the array, unless neighbors are said to be near."""
         for step, part in parts:
             if step in BY_DATA and not self.stays_beside(access):
                 line = LINE_BYTES * 8 // access.bits

@@ -1,48 +1,12 @@
 """Sites: where each operation of a kernel is executed and how the addresses of accesses change.
 
-Each operation and access that a compiler leaves (`compiled_view`) is sorted by where it stands and
-by how its address changes:
-
-- *context*: ``free`` in device programs without local barriers, ``sync`` in those with;
-- *placement*: ``flat``, or inside a loop that each work item runs at its own pace: ``short`` if
-  compilers unroll it, for it has at most 32 iterations (all such loops around together), known
-  beforehand, else ``loop``;
-- *shape*: work items of a group along local axis 0, times the others;
-- *step between items*, of an access: how its address changes from one item to the next along local
-  axis 0; where a row has at most 8 items, so that compilers may unroll it, the step along local
-  axis 1 follows: ``l1_reuse-next``;
-- *step in the loop*, of an access in a loop: how its address changes in the innermost such loop.
-
-========================  =========================================================================
-step                      meaning
-========================  =========================================================================
-``same``, ``next``        0 elements, 1 element
-``offset``                1 element of a local array, from a constant on that is no multiple of 16
-                          elements
-``shifted``               the same, where the first element depends on other loop variables, as with
-                          a pitch that is no multiple of 16
-``masked``                ``shifted``, of an instruction that not all items execute
-``near``                  less than a line of 64 bytes; of a step by symbols, where they are so
-                          small, if it is known to be positive or negative
-``l1_reuse``              to another line (also any step by symbols that is not known to be
-                          ``near``), and back to the first one while a first-level cache keeps it
-``l2_reuse``              likewise, and back while a second-level cache keeps it
-``beyond_l2``             likewise, and back later than that, or never
-``..._conflict1`` to 3    lines share sets of a cache: how many more there are than these keep
-``data``                  read from data, or uneven; within a few lines, or in an array that a
-                          first-level cache keeps
-``data_l2_reuse``         likewise, in an array that a second-level cache keeps
-``data_beyond_l2``        likewise, in a larger array
-========================  =========================================================================
-
-`countperf.counting.execution.reuse` says how reuse is found, and which caches are assumed.
-
-Divisions of integers by constant powers of two are counted as shifts. Special functions and powers
-under a condition that tells items apart are ``conditional``: compilers that have no masked form of
-one call it for each item. Accesses under a condition that tells neighbors apart are counted as
-``guarded`` besides: a condition of the instruction, or bounds of loops that groups do not divide.
-The guard counts at every size, because it is compiled in even where the size divides. Neighbors are
-items along local axis 0, and along axis 1 too where rows have at most 8 items.
+Each operation and access that a compiler leaves (`compiled_view`) is sorted by the context,
+placement and shape of its site, and an access by the step of its address between items (along local
+axis 0; where a row has at most 8 items, the step along local axis 1 follows: ``l1_reuse-next``) and
+in the innermost loop of the items. The glossary in ``docs`` explains the names; where reuse of
+lines is unknown, steps by symbols count as to other lines. Integer divisions by powers of two are
+shifts. Calls under a condition that tells items apart are ``conditional``, accesses under one that
+tells neighbors apart ``guarded`` besides, at every size: the guard is compiled in.
 """
 
 from __future__ import annotations
@@ -57,12 +21,13 @@ from typing import Any, cast
 
 import loopy as lp
 import pymbolic.primitives as p
-from loopy.kernel.data import LoopedIlpTag, UnrolledIlpTag, UnrollTag
+from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
 from countperf.counting.execution.footprints import FootprintCounter
 from countperf.counting.execution.reuse import NARROW_ROW, StepSorter
 from countperf.counting.keys import Case, FirstIteration, Operation
+from countperf.counting.operations.scalars import find_tagged_inames
 from countperf.counting.preparation import (
     Conditions,
     Instruction,
@@ -136,7 +101,7 @@ def count_execution(
                 for key, quantity in counter.count_region(region):
                     if quantity:
                         parts[key].append(quantity)
-        for key, quantity in footprints.count().items():
+        for key, quantity in footprints.count():
             parts[key].append(quantity)
         return ExecutionCounts(
             prepared=prepared,
@@ -164,11 +129,7 @@ class _LaunchCounter:
         shape = (row, math.prod(self.grid.items.values()) // row)
         # of what is in no loop of the items
         self.flat = keys.Site("sync" if launch.program.barriers else "free", "flat", shape)
-        self.looped_copies = frozenset(
-            name
-            for name, iname in self.kernel.inames.items()
-            if any(isinstance(tag, LoopedIlpTag) for tag in iname.tags)
-        )
+        self.looped_copies = find_tagged_inames(self.kernel, LoopedIlpTag)
         self.private_arrays = {
             name: math.prod(n if isinstance(n, int) else 0 for n in variable.shape)
             for name, variable in self.kernel.temporary_variables.items()
@@ -194,7 +155,7 @@ class _LaunchCounter:
                 *(case.loops for case in conditions if isinstance(case, FirstIteration))
             )
             loops = [name for name in own if name not in left]
-            site = self._place([*loops, *(name for name in copied if name not in left)])
+            site = self._place({*loops, *copied} - left)
             executions = self._count_executions(scope.within, conditions).scale(part.times)
             is_guarded = is_cut or _tells_apart(conditions, beside)
             if isinstance(key, Operation):
@@ -210,10 +171,9 @@ class _LaunchCounter:
                 for step, along, quantity in self.steps.sort(
                     key, instruction, loops, executions, once
                 ):
-                    between = step
                     if idle and step.along_row == "shifted":  # lanes may be idle
-                        between = step._replace(along_row="masked")
-                    at = (site, space, direction, key.bits, between)
+                        step = step._replace(along_row="masked")
+                    at = (site, space, direction, key.bits, step)
                     yield keys.AccessKey(*at, along), quantity
                     if is_guarded:
                         yield keys.AccessKey(*at, is_guarded=True), quantity
@@ -255,12 +215,9 @@ class _LaunchCounter:
         executions = self._count_executions(instruction.scope.within, instruction.scope.cases)
         if copied:
             yield keys.EventKey(site, "iterations"), executions
-        accessed: tuple[tuple[keys.Direction, tuple[Any, ...]], ...] = (
-            ("load", (instruction.loopy.expression,)),
-            ("store", instruction.loopy.assignees),
-        )
+        accessed = {"load": (instruction.loopy.expression,), "store": instruction.loopy.assignees}
         subscripts_in: Any = DependencyMapper(include_subscripts=True)
-        for direction, expressions in accessed:
+        for direction, expressions in accessed.items():
             for reference in set[Any]().union(*map(subscripts_in, expressions)):
                 if not isinstance(reference, p.Subscript):
                     continue
@@ -281,30 +238,17 @@ class _LaunchCounter:
         whole = factor.as_polynomial()
         if counted != frozenset(loops) or whole is None or not whole.is_constant:
             return False  # data decides
-        trips = [self._count_trips(name) for name in counted]
-        known = [number for number in trips if number is not None]
-        return len(known) == len(trips) and whole.constant_term * math.prod(known) <= SHORT_LOOP
-
-    def _count_trips(self, name: str) -> int | None:
-        """Return how many values a loop variable takes, if a constant bounds it; None if not."""
-        low, high = self.domains.value_bounds(name)
-        return None if low is None or high is None else max(high - low + 1, 0)
+        trips = whole.constant_term
+        for low, high in map(self.domains.value_bounds, counted):
+            if low is None or high is None:
+                return False
+            trips *= max(high - low + 1, 0)
+        return trips <= SHORT_LOOP
 
     def _is_cut(self, within: frozenset[str], beside: Collection[str]) -> bool:
-        """Tell whether bounds leave some items or copies without work where others have it.
-
-        They do if that is so at any sizes.
-        """
-        if not beside:
-            return False
-        copies = 1  # of the instruction that unrolled loops write
-        for name in within.intersection(beside):
-            tags = self.kernel.inames[name].tags
-            if any(isinstance(tag, UnrollTag | UnrolledIlpTag) for tag in tags):
-                trips = self._count_trips(name)
-                copies *= 1 if trips is None else trips
-        once = self._count_executions(within.difference(beside))
-        return self._count_executions(within) != once.scale(copies)
+        """Tell whether bounds leave some items without work where others have it, at any sizes."""
+        count, others = self._count_executions, within.difference(beside)
+        return bool(beside) and count(within) != count(others)
 
     # --- loops and regions: passes, iterations, carried chains, values that live across barriers
 
@@ -375,15 +319,7 @@ def _is_guarded(key: keys.ExecutionKey) -> bool:
 
 
 # --- Executions of instructions whose counts the caller supplies, by property name
-# What is supplied says nothing of addresses but their class, so that these rules stand in for what
-# is read from a kernel's own accesses:
-#
-# - *step* from item to item, and in the innermost loop of an item: ``same`` for ``uniform``,
-#   ``next`` for ``stride1``, ``near`` for classes of which a line of up to four parts is used, to
-#   other lines in a first-level cache for ``1ofn`` to ``4ofn``, and ``data`` there for
-#   ``indirect``;
-# - *distinct bytes*: those of each access, those of ``uniform`` ones once for each group; they lie
-#   side by side (``dense``) but for ``1ofn`` to ``4ofn`` and ``indirect`` ones.
+# Of their addresses, only the class is known.
 
 
 def _yield_supplied_access(

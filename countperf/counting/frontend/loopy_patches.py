@@ -1,15 +1,5 @@
 """All that countperf changes in Loopy while it runs, each with its reason; seen with Loopy 2025.2.
 
-- `unattended`: the defaults of ``ScheduleDebugger.__init__`` (no function passes on the argument
-  that keeps it from asking at the terminal) and ``print`` of ``loopy.check``, which shows kernels.
-- `replace_domain_substitution`: ``substitute_into_domain``, which fails where two arguments of a
-  call contain one name.
-- `watch_comparisons`: ``map_comparison``, since no target shows what it writes.
-- `forget_kernels`: entries of caches in memory that Loopy offers no function to clear.
-- `nest_copies`: ``SchedulerState`` and ``realize_ilp``, which nest loops over copies and order the
-  axes of their private arrays by chance.
-- `record_launches`: ``__call__`` of the executors, since Loopy calls nobody when it launches.
-
 One thread at a time has Loopy changed. `without_disk_caches` uses a public switch.
 """
 
@@ -18,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
@@ -27,7 +17,6 @@ import loopy.check
 import loopy.preprocess
 import loopy.schedule
 import loopy.symbolic
-import loopy.target.c.codegen.expression
 import loopy.tools
 import loopy.transform.callable
 from loopy.schedule import ScheduleDebugger
@@ -37,12 +26,8 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def unattended() -> Generator[None]:
-    """Let Loopy's scheduler fail where it would ask at the terminal.
-
-    Nor does it print the kernels that its checks refuse, or warn meanwhile that what it uses of its
-    dependencies will be no more.
-    """
+def forbid_questions() -> Generator[None]:
+    """Let Loopy's scheduler fail where it would ask at the terminal, and print no kernels."""
     checks: Any = loopy.check
     initialize = ScheduleDebugger.__init__
     with _LOCK, warnings.catch_warnings():
@@ -73,11 +58,7 @@ def without_disk_caches() -> Generator[None]:
 
 @contextmanager
 def replace_domain_substitution(substitute: Callable[..., Any]) -> Generator[None]:
-    """Have Loopy put arguments into domains by a function that does so for all arguments.
-
-    Its own fails where two arguments contain one name (2025.2), or where any contains a name (the
-    development version).
-    """
+    """Have Loopy put arguments into domains by a function that, unlike its own, takes all."""
     inlining: Any = loopy.transform.callable
     with _LOCK:
         usual = inlining.substitute_into_domain
@@ -88,29 +69,16 @@ def replace_domain_substitution(substitute: Callable[..., Any]) -> Generator[Non
             inlining.substitute_into_domain = usual
 
 
-class _Ordered(set[str]):
-    """A set that is gone through in order."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(names)
-        self._names = names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-
 @contextmanager
 def nest_copies(list_copies: Callable[[Any], list[str]]) -> Generator[None]:
-    """Have Loopy nest the loops over copies of a kernel in the order that a function lists them.
-
-    What its caches remember of other processes is not asked for.
-    """
+    """Have Loopy nest loops over copies, and order axes for them, as a function lists them."""
     scheduling: Any = loopy.schedule
     preprocessing: Any = loopy.preprocess
 
     def state(**fields: Any) -> Any:
-        listed = [n for n in list_copies(fields["kernel"]) if n in fields["ilp_inames"]]
-        return usual_state(**{**fields, "ilp_inames": _Ordered(listed)})
+        copies = list_copies(fields["kernel"])
+        listed = dict.fromkeys(name for name in copies if name in fields["ilp_inames"])
+        return usual_state(**{**fields, "ilp_inames": listed.keys()})
 
     def add_axes(kernel: Any) -> Any:
         for name in list_copies(kernel):
@@ -124,24 +92,6 @@ def nest_copies(list_copies: Callable[[Any], list[str]]) -> Generator[None]:
             yield
         finally:
             scheduling.SchedulerState, preprocessing.realize_ilp = usual_state, usual_axes
-
-
-@contextmanager
-def watch_comparisons(check: Callable[[Any, Any], None]) -> Generator[None]:
-    """Have each comparison that Loopy writes checked, with the mapper that writes it."""
-    writer: Any = loopy.target.c.codegen.expression.ExpressionToCExpressionMapper
-
-    def map_comparison(mapper: Any, comparison: Any, *context: Any) -> Any:
-        check(mapper, comparison)
-        return usual(mapper, comparison, *context)
-
-    with without_disk_caches():  # what is known already would not be checked
-        usual = writer.map_comparison
-        writer.map_comparison = map_comparison
-        try:
-            yield
-        finally:
-            writer.map_comparison = usual
 
 
 def forget_kernels() -> None:

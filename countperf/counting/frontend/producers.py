@@ -1,8 +1,6 @@
 """Translation units of the objects in which Loopy, pytato and arraycontext hand out kernels.
 
-None of these packages is imported: an object is known by the attributes that its package documents,
-``program`` and ``pytato_program`` of pytato's programs and arraycontext's functions, and ``t_unit``
-of Loopy's executors.
+None of these packages is imported: an object is known by the attributes that its package documents.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from loopy.translation_unit import make_program
 
 from countperf.errors import CountingError
 
-_AROUND = ("pytato_program", "program", "t_unit")
+_AROUND = ("pytato_program", "program", "t_unit")  # the last of Loopy's executors
 
 
 def translation_unit(kernel: Any) -> Any:
@@ -37,7 +35,7 @@ def take_unit(kernel: Any) -> Any | None:
     return inside if isinstance(inside, lp.TranslationUnit) else None
 
 
-def bound_arguments(kernel: Any) -> dict[str, Any]:
+def find_bound_arguments(kernel: Any) -> dict[str, Any]:
     """Return the arguments that come with a kernel, such as the data in a program of pytato."""
     bound: dict[str, Any] = {}
     for inside in _unpack(kernel):
@@ -53,8 +51,7 @@ def bound_arguments(kernel: Any) -> dict[str, Any]:
 def _unpack(kernel: Any) -> Iterator[Any]:
     """Yield an object, and what it lies around, the innermost last."""
     yield kernel
-    if not isinstance(kernel, lp.TranslationUnit | lp.LoopKernel | type):
-        inside = (getattr(kernel, name, None) for name in _AROUND)
-        inner = next((one for one in inside if one is not None), None)
-        if inner is not None:
-            yield from _unpack(inner)
+    is_inside = isinstance(kernel, lp.TranslationUnit | lp.LoopKernel | type)
+    around = () if is_inside else (getattr(kernel, name, None) for name in _AROUND)
+    for inner in [one for one in around if one is not None][:1]:
+        yield from _unpack(inner)

@@ -45,7 +45,6 @@ class Hoisting:
         """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
         loops: list[str] = []
         is_sequential = False
-        outermost = ""
         for region in reversed(point.regions[1:]):
             iname = region.iname
             if iname in self._domains.data_loops or point.tests:
@@ -53,39 +52,20 @@ class Hoisting:
             changed = region.written | {iname, region.pin}
             if region.has_barrier:
                 changed |= self.find_clobbered_arrays(point.regions[0])
-            if names & changed:
-                if region.is_unrolled:
-                    continue
+            is_kept = bool(names & changed) or (region.is_unrolled and is_sequential)
+            if not is_kept and (region.is_unrolled or region.has_barrier or not speculated):
+                inside = frozenset(loops)
+                is_kept = not self._is_all_or_nothing(point.within, point.cases, inside, region)
+            if not is_kept:
+                loops.append(iname)
+                is_sequential = is_sequential or not region.is_unrolled
+            elif not region.is_unrolled:
                 break
-            if region.is_unrolled and is_sequential:
-                continue
-            guarded = region.is_unrolled or region.has_barrier or not speculated
-            if guarded and not self._is_all_or_nothing(
-                point.within, point.cases, frozenset(loops), region
-            ):
-                if region.is_unrolled:
-                    continue
-                break
-            loops.append(iname)
-            outermost = iname
-            is_sequential = is_sequential or not region.is_unrolled
-        if not loops:
-            return ()
-        return (
-            FirstIteration(
-                loops=frozenset(loops),
-                outermost=outermost,
-                is_speculated=speculated and is_sequential,
-            ),
-        )
+        return _leave_loops(loops, speculated=speculated and is_sequential)
 
     @memoize_method
     def _is_all_or_nothing(
-        self,
-        within: frozenset[str],
-        cases: tuple[Case, ...],
-        inner: frozenset[str],
-        region: Loop,
+        self, within: frozenset[str], cases: tuple[Case, ...], inner: frozenset[str], region: Loop
     ) -> bool:
         """Return whether all iterations of a loop execute something or none does (rule 4)."""
         counted, _ = self._domains.trip_statistics(within)
@@ -136,10 +116,7 @@ class Hoisting:
             ):
                 break
             loops.append(region.iname)
-        if not loops:
-            return ()
-        first = FirstIteration(loops=frozenset(loops), outermost=loops[-1], is_speculated=False)
-        return (first,)
+        return _leave_loops(loops, speculated=False)
 
     def _is_always_accessed(self, array: str, region: Loop) -> bool:
         for instruction in region.accessing[array]:
@@ -150,6 +127,14 @@ class Hoisting:
             if not self._is_all_or_nothing(instruction.within_inames, (), inner, region):
                 return False
         return True
+
+
+def _leave_loops(loops: Sequence[str], *, speculated: bool) -> Moved:
+    """Return what is moved out of loops, given from the inside out, as executed once."""
+    if not loops:
+        return ()
+    left = frozenset(loops)
+    return (FirstIteration(loops=left, outermost=loops[-1], is_speculated=speculated),)
 
 
 # --- Into branches
@@ -168,7 +153,7 @@ class Sunk(NamedTuple):
     branch: Branch
 
 
-def sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
+def find_sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> dict[str, Sunk]:
     """Return the branches in which instructions are executed that nothing else needs."""
     uses = _Uses(kernel)
     result: dict[str, Sunk] = {}
@@ -208,8 +193,7 @@ class _Uses:
         for i in reversed(candidates):  # loads stay before stores, whatever these store to
             if is_behind_store and self._touches(instructions[i].read_dependency_names()):
                 feeding.discard(i)
-            stores = self._touches(instructions[i].assignee_var_names())
-            is_behind_store = is_behind_store or stores
+            is_behind_store |= self._touches(instructions[i].assignee_var_names())
         while removed := {
             i
             for i in feeding
@@ -226,10 +210,9 @@ class _Uses:
     def _is_movable(self, instruction: Any) -> bool:
         if not isinstance(instruction, lp.Assignment) or instruction.predicates:
             return False
-        if not isinstance(instruction.assignee, p.Variable):
-            return False
-        name = instruction.assignee.name
-        return name in self.kernel.temporary_variables and not self._touches([name])
+        temporaries, target = self.kernel.temporary_variables, instruction.assignee
+        is_scalar = isinstance(target, p.Variable) and target.name in temporaries
+        return is_scalar and not self._touches([target.name])
 
     def _touches(self, names: Iterable[str]) -> bool:
         """Return whether some of the variables lie in memory."""

@@ -1,78 +1,49 @@
 """The compiler's view: the operations and accesses that an optimizing compiler leaves.
 
-The source's view (`operations`) counts what Loopy emits, as it is emitted. This view counts what
-remains after the optimizations that every compiler of OpenCL makes in its default mode, by rules:
+What remains of the source's view after what every compiler of OpenCL does in its default mode:
 
-1. **Common subexpressions.** A value that was computed, or loaded, is not computed or loaded again
-   where the first time is certain to have come before: in the same iteration of the loops around
-   it, under no further condition, by no smaller set of work items. That holds within an instruction
-   (``x**2`` evaluates x once) and from one instruction to the next. Operands of ``+`` and ``*``
-   commute, but nothing is reassociated: the emitted expression is evaluated from left to right.
-2. **Memory.** An assignment to an array ends the knowledge of all its elements but the one stored,
-   whose value is known (a load right after the store is none). So does a barrier, for local arrays
-   and for global ones that the device program stores to. Loopy's arguments are ``restrict``: an
-   assignment to one array leaves the others alone, and global arrays that the device program only
-   reads are written by nobody.
-3. **Contraction.** ``a*b + c`` of one real type is one ``fma``, by C's rule: within one expression,
-   without a conversion in between, where the product is an operand of the sum as emitted. If both
-   operands are products, the left one is fused and the right one is a ``mul``: ``a*b + c*d`` is one
-   ``mul`` and one ``fma``. A subtraction of a product is an ``fma`` too; a product with -1 is a
-   ``neg``, which makes the sum a subtraction and takes the place of the fused product. A fused
-   product shares its factors with other uses, not the product.
+1. **Common subexpressions.** A value is not computed or loaded again, within an instruction or in
+   later ones, where the first time is certain to have come before: in the same iteration of the
+   loops around it, under no further condition, by no smaller set of work items. Operands of ``+``
+   and ``*`` commute, but nothing is reassociated.
+2. **Memory.** An assignment to an array ends the knowledge of all its elements but the one stored.
+   So does a barrier, for local arrays and for global ones that the device program stores to.
+   Loopy's arguments are ``restrict``: an assignment to one array leaves the others alone.
+3. **Contraction.** ``a*b + c`` of one real type is one ``fma``, within one expression, without a
+   conversion in between; of ``a*b + c*d`` the left product is fused. A product with -1 is a
+   ``neg``, which makes the sum a subtraction and takes the place of the fused product.
 4. **Invariant loads** are executed once per entry of a sequential loop if the address does not
-   change in it, rule 2 allows it throughout the loop, and each iteration executes the load. So a
-   condition, or an inner loop that may be empty, keeps the load inside if it changes in the loop;
-   if it is the same in all iterations, the load is executed once wherever it holds. Loops are left
-   from the inside out, up to the first that keeps the load. A loop with a barrier keeps what is
-   under any condition, be it only that the last group is partial.
-5. **Invariant operations** likewise, but additions, multiplications, divisions, conversions and the
-   like may be executed for nothing if their operands are there: conditions that change in the loop
-   do not keep them, and they are executed once per entry of the outermost loop left, unless it has
-   a barrier. Functions, powers and integer divisions follow rule 4.
+   change in it, rule 2 allows it throughout the loop, and all iterations execute the load or none.
+   Loops are left from the inside out, up to the first that keeps the load. A loop with a barrier
+   keeps what is under any condition, be it only that the last group is partial.
+5. **Invariant operations** likewise, but those other than functions, powers and integer divisions
+   may be executed for nothing: conditions that change in the loop do not keep them, and they are
+   executed once per entry of the outermost loop left, unless it has a barrier.
 6. **Accumulators in memory.** An element that is the only one of its array that is accessed in a
-   loop, that is stored in each iteration and that does not change in the loop is loaded once before
-   the loop and stored once after it, if there is no barrier in the loop.
+   loop without a barrier, that is stored in each iteration and that does not change in the loop is
+   loaded once before the loop and stored once after it.
 7. **Unrolled loops** are straight-line code: rules 4 and 5 without speculation, for what is
    directly in them, not in a sequential loop inside them.
 8. A quotient by a power of two is a ``mul``; the helper of integer powers begins with the first
-   factor, not with 1, and divides in the type of the base. What IEEE 754 has leave each value alone
-   is nothing: factors and divisors of 1, terms of -0.0 (``x - 0.0``), and of 0 between integers.
-   ``x + 0.0`` stays an addition, since it makes -0.0 a 0.0, and so does ``0.0 - x``. Where the last
-   factor of a product, or a term beside it, is nothing, the product is fused with no sum.
-9. What feeds one **branch** is executed there: an instruction whose value is used in one part of a
-   conditional expression, or in one guarded store, and nowhere else, straight from itself or
-   through others of the kind, if no loop or barrier lies in between. Loads are not moved across
-   stores. A conditional expression has branches if one of its parts calls a function or loads from
-   global memory; else both are evaluated, to select afterwards.
-10. Private variables are registers, and barriers, groups and launches are counted, as in the
-   source's view.
+   factor and divides in the type of the base. What IEEE 754 has leave each value alone is nothing:
+   factors and divisors of 1, terms of -0.0, and of 0 between integers, but not ``x + 0.0``.
+9. What feeds one **branch**, and nothing else, is executed there, if no loop or barrier lies in
+   between: one part of a conditional expression that calls a function or loads from global memory,
+   or one guarded store. Loads are not moved across stores.
 
-The rules were found and are tested by what LLVM 14 leaves at -O3, without vectorization
-(``tests/counting/test_compiled_view_against_oclgrind.py``).
+A helper of complex numbers is inlined and contracted, and counts as a whole or not at all. A vector
+element is one value, and so is each of its components; whoever loads a component loads the vector.
 
-Not modeled, so that the counts are bounds from above: values that are there on some paths only
-(partial redundancy); stores that are overwritten, and what is computed or stored and never used;
-arithmetic on a load that stays before a store, where it feeds one branch; addresses of one array
-that are never equal (``a[i, 0]`` and ``a[i, j + 1]``); loop variables that are mapped to one
-hardware axis and so have one value; loads behind conditions on data; loops over which statistics
-were given.
-
-A bound from below of what LLVM 14 leaves, though not later ones: it moves an instruction into a
-branch (rule 9) only if one other instruction uses its value. And where a compiler sees less than is
-true: rule 4 asks exactly whether an inner loop is never empty in the iterations of an outer one.
-LLVM proves it of bounds such as ``k <= j``, not of tiles that do not divide their loop, and then
-keeps the load in the outer loop.
-
-Not modeled, and of either sign: conditional instructions and expressions that a compiler evaluates
-in any case, to select afterwards (arithmetic, and loads of local memory); vectorization; values
-carried from one iteration to the next. Integer operations follow the same rules, where a compiler
-reassociates too.
+Tested by what LLVM 14 leaves at -O3 without vectorization. Not modeled, so that counts are bounds
+from above: partial redundancy, what is stored or computed and never used (such as parts of complex
+results), addresses of one array that are never equal, loads behind conditions on data. Of either
+sign: conditional code that is evaluated in any case, and values carried to the next iteration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -91,42 +62,21 @@ from countperf.counting.expression_types import (
     leading_constants,
     number_of,
 )
-from countperf.counting.keys import Case, MemoryAccess, Operation
-from countperf.counting.operations.access_counter import (
-    Key,
-    Tally,
-    list_subscripts,
-    strip_linear,
-)
-from countperf.counting.operations.code_motion import Hoisting, Moved, sunk_instructions
+from countperf.counting.keys import Case, MemoryAccess
+from countperf.counting.operations.code_motion import Hoisting, Moved, find_sunk_instructions
+from countperf.counting.operations.scalars import Key, Tally
 from countperf.counting.operations.source_view import (
     HELPERS,
     SourceCounter,
     component_of,
     vector_axis,
 )
+from countperf.counting.operations.subscripts import list_subscripts, strip_linear
 from countperf.errors import CountingError
 from countperf.symbolic.affine import ALWAYS, try_affine
 
 _GUARDED_NODES = (p.Call, p.FloorDiv, p.Remainder, p.Power)
 """Nodes whose operations are not executed for nothing."""
-
-
-# --- The compiler's view of complex numbers and of vectors
-# Rules, besides those above:
-#
-# 1. The helper that Loopy calls for an operation on complex numbers is inlined, and contracted by
-#    rule 3 inside of it: a product is two ``mul`` and two ``fma``, a fused product and sum four
-#    ``fma``. Its operations count together: all of them, or none where the value is there.
-# 2. An element is one access of all its bits, also where it is converted.
-# 3. A vector element is one value, and so is each of its components. Whoever loads a component
-#    loads the vector; all of them load it once.
-# 4. An operation on vectors counts once for each component, also a fused one.
-# 5. Loops that Loopy does by vectors are none; where it unrolls them instead, rule 7 holds.
-#
-# Not modeled, so that the counts are bounds from above: parts of complex results that nobody uses,
-# as in ``real(a*b)``; loads of a vector that was stored before.
-
 
 _INLINED: dict[str, dict[str, int]] = {
     "mul": {"mul": 2, "fma": 2},
@@ -159,9 +109,8 @@ class CompiledCounter(SourceCounter):
         self.unrolled = frozenset[str]()  # a compiler knows their loop variables
         self._positions = programs.positions_of(domains.kernel)
         self._hoisting = Hoisting(domains, self._positions)
-        self._sunk = sunk_instructions(domains.kernel, self._positions)
-        self._order = list(self._positions)
-        self._reached = 0  # how many instructions were looked at
+        self._sunk = find_sunk_instructions(domains.kernel, self._positions)
+        self._order = iter(self._positions)  # instructions to look at
         self._position = programs.Position((), ())
         self._current: Any = None
         self._predicates: tuple[Case, ...] = ()
@@ -192,6 +141,7 @@ class CompiledCounter(SourceCounter):
         return result
 
     def _start(self, instruction: Any) -> None:
+        self._begin(instruction)
         super()._start(instruction)
         self._cases, self._factor = self._sunk_cases, self._sunk_share
 
@@ -209,55 +159,42 @@ class CompiledCounter(SourceCounter):
                 share = self._share_of(test, sunk.into, holds=holds)
                 self._sunk_share *= 1 if share is None else share  # refused where it is branched
 
-    def tally_predicates(self, instruction: Any) -> Tally:
-        """Return what is left of the evaluation of an instruction's predicates."""
-        self._begin(instruction)
-        return super().tally_predicates(instruction)
-
     def _begin(self, instruction: Any) -> None:
         if self._current is instruction:
             return
         self._current = instruction
         while self._position is not self._positions[instruction.id]:
-            skipped = self._order[self._reached]
-            self._reached += 1
-            self._position = self._positions[skipped]
+            reached = next(self._order)
+            self._position = self._positions[reached]
             self._pass(self._position.events)
-            if skipped != instruction.id:
-                instruction_before = self.kernel.id_to_insn[skipped]
-                self._values.assign(programs.written_by(self.kernel, instruction_before))
+            if reached != instruction.id:
+                skipped = self.kernel.id_to_insn[reached]
+                self._values.assign(programs.written_by(self.kernel, skipped))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
-    def _pass(self, events: Sequence[programs.Event]) -> None:
+    def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
         """Forget what loops and barriers on the way change."""
+        clobbered = self._hoisting.find_clobbered_arrays(self._position.regions[0])
         for kind, region in events:
             if kind == "enter" and not region.iname:
                 self._values = programs.Values()
             if kind != "wait":
                 self._values.assign(region.written)
             if kind == "wait" or (kind == "enter" and region.has_barrier):
-                self._values.assign(self._clobbered)
-
-    @property
-    def _clobbered(self) -> frozenset[str]:
-        return self._hoisting.find_clobbered_arrays(self._position.regions[0])
+                self._values.assign(clobbered)
 
     def _assign(self, instruction: Any) -> None:
         """Forget what an instruction overwrites, and remember what it stores."""
         names = instruction.assignee_var_names()
         point = self._point
         region = self._straight_region(self._position.regions)
-        source = self._value
+        source, is_certain = self._value, not point.guards or instruction.id in self._sunk
         self._values.assign(programs.written_by(self.kernel, instruction))
         for assignee, name in zip(instruction.assignees, names, strict=True):
             if self._address_space(self._variable(name)) is not None:
                 stored = self._load_value(name, list_subscripts(assignee))
                 self._values.provide(stored, region, point)
-            elif (
-                isinstance(assignee, p.Variable)
-                and len(names) == 1
-                and (not point.guards or instruction.id in self._sunk)
-            ):
+            elif len(names) == 1 and isinstance(assignee, p.Variable) and is_certain:
                 self._values.name_scalar(name, source, region, point)
 
     @property
@@ -275,19 +212,12 @@ class CompiledCounter(SourceCounter):
 
     # --- where things are executed
 
-    def _add(self, key: Key, number: int | Any = 1) -> None:
-        if not number or (isinstance(key, Operation) and self._in_index):
-            return
+    def _find_loops_left(self, key: Key) -> Moved:
+        names = self._names or frozenset()
         if isinstance(key, MemoryAccess) and key.array in self._position.regions[0].written:
             moved = self._hoisting.find_accumulator_loops(self._point, key)
-            if not moved:
-                moved = self._move_out(self._names or frozenset(), speculated=False)
-        else:
-            names = (self._names or frozenset()) | self._pins
-            moved = self._move_out(names, speculated=self._is_speculated)
-        cases = (*self._cases, *moved)
-        entry = (key, cases)
-        self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
+            return moved or self._move_out(names, speculated=False)
+        return self._move_out(names | self._pins, speculated=self._is_speculated)
 
     def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
         return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
@@ -319,17 +249,14 @@ class CompiledCounter(SourceCounter):
             self._value = self._values.number(("constant", repr(expr), str(dtype)))
             return dtype
         outer, self._pins = self._pins, frozenset()
-        by_parts = self._is_counted_by_parts(expr)
+        if isinstance(expr, p.Sum | p.Product):  # whose parts count where each is
+            by_parts = not self._is_complex(expr)
+        else:
+            by_parts = isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
         dtype = super().rec(expr) if by_parts else self._node(expr)
         regions = {region.pin for region in self._position.regions}
         self._pins = outer | (self._values.names(self._value) & regions)
         return dtype
-
-    def _is_counted_by_parts(self, expr: Any) -> bool:
-        """Return whether parts of an expression count where each is; else all count together."""
-        if isinstance(expr, p.Sum | p.Product):
-            return not self._is_complex(expr)
-        return isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
 
     def _node(self, expr: Any) -> DType | None:
         """Tally a node whose operations count together: all of them, or none."""
@@ -337,17 +264,14 @@ class CompiledCounter(SourceCounter):
             ("node", expr, self._context, self._in_index, self._versions_in(expr)),
             self._names_in(expr),
         )
-        if self._values.is_there(value, self._point):
-            self._value = value
-            return self._values.types[value]
-        speculated = not isinstance(expr, _GUARDED_NODES)
-        with self._depending_on(self._values.names(value), speculated=speculated):
-            dtype = super().rec(expr)
-            self._values.add_names(value, self._pins)
-            self._provide(value, speculated=speculated)
-        self._values.types[value] = dtype
+        if not self._values.is_there(value, self._point):
+            speculated = not isinstance(expr, _GUARDED_NODES)
+            with self._depending_on(self._values.names(value), speculated=speculated):
+                self._values.types[value] = super().rec(expr)
+                self._values.add_names(value, self._pins)
+                self._provide(value, speculated=speculated)
         self._value = value
-        return dtype
+        return self._values.types[value]
 
     def _depending_on(
         self, names: frozenset[str], *, speculated: bool
@@ -364,11 +288,8 @@ class CompiledCounter(SourceCounter):
 
     def _names_in(self, expr: Any) -> frozenset[str]:
         point = self._point
-        return frozenset[str]().union(
-            *(
-                self._values.names(self._values.scalar(name, point))
-                for name in get_dependencies(expr)
-            )
+        return self._values.names(
+            *(self._values.scalar(name, point) for name in get_dependencies(expr))
         )
 
     def map_variable(self, expr: Any) -> DType | None:
@@ -407,15 +328,12 @@ class CompiledCounter(SourceCounter):
         return self._values.number(("load", name, version, tuple(parts)), names)
 
     def _convert(self, source: DType | None, target: DType | None) -> None:
-        if self._names is None:
-            with self._depending_on(self._values.names(self._value), speculated=True):
-                super()._convert(source, target)
-        else:
+        names = self._values.names(self._value)
+        is_alone = self._names is None
+        with self._depending_on(names, speculated=True) if is_alone else nullcontext():
             super()._convert(source, target)
         if source is not None and target is not None and source != target:
-            self._value = self._values.number(
-                ("convert", str(target), self._value), self._values.names(self._value)
-            )
+            self._value = self._values.number(("convert", str(target), self._value), names)
 
     def _tally_by_data(self, test: Any, tally: Callable[[], object], *, holds: bool) -> None:
         with self._set(_tests=self._tests | {(test, self._versions_in(test), holds)}):
@@ -471,31 +389,25 @@ class CompiledCounter(SourceCounter):
             total = self._convert_value(total, dtype, is_constant=position <= leading)
             term = self._convert_value(term, dtype, is_constant=is_constant(child))
             if position < leading:
-                key = ("folded +", total.value, term.value)
-                total = _SumTerm(dtype, self._values.number(key))
+                value = self._values.number(("folded +", total.value, term.value))
             elif position == leading and _is_no_term(p.Sum(tuple(children[:leading])), dtype):
-                total = _SumTerm(dtype, self._finish_counting(term))
+                value = self._finish_counting(term)
             elif _is_no_term(child, dtype):
-                total = _SumTerm(dtype, self._finish_counting(total))
+                value = self._finish_counting(total)
             else:
-                total = _SumTerm(dtype, self._sum(dtype, total, term))
+                value = self._sum(dtype, total, term)
+            total = _SumTerm(dtype, value)
         self._value = self._finish_counting(total)
         return total.dtype
 
     def _sum(self, dtype: DType | None, left: _SumTerm, right: _SumTerm) -> int:
-        if self._is_contracted(dtype):
+        components = component_of(dtype)
+        element = components[0] if components else dtype
+        if element is not None and element.kind == "f":  # these are contracted
             product, other = (left, right) if left.kind else (right, left)
             if product.kind == "mul":
                 return self._compute("fma", dtype, *product.factors, self._finish_counting(other))
-        return self._compute(
-            "add", dtype, self._finish_counting(left), self._finish_counting(right)
-        )
-
-    def _is_contracted(self, dtype: DType | None) -> bool:
-        """Return whether products and sums of a type are contracted (rule 3)."""
-        components = None if dtype is None else component_of(dtype)
-        element = dtype if components is None else components[0]
-        return element is not None and element.kind == "f"
+        return self._compute("add", dtype, *map(self._finish_counting, (left, right)))
 
     def map_product(self, expr: Any) -> DType | None:
         """A product as in the source's view."""
@@ -540,22 +452,12 @@ class CompiledCounter(SourceCounter):
                     return dtype
         return super().map_quotient(expr)
 
-    def _integer_operation(self, kind: str, expr: Any) -> DType | None:
+    def map_floor_div(self, expr: Any) -> DType | None:
         """Quotients and remainders by 1 are nothing."""
-        if number_of(expr.denominator) != 1:
-            return super()._integer_operation(kind, expr)
-        return self.rec(expr.numerator)
+        is_nothing = number_of(expr.denominator) == 1
+        return self.rec(expr.numerator) if is_nothing else super().map_floor_div(expr)
 
-    def _reciprocal(self, base: DType | None) -> None:
-        if base is not None and base.kind == "f":
-            self._operation("div", base)
-        else:
-            super()._reciprocal(base)
-
-    def _integer_power(self, expr: Any, base: DType | None, result: DType | None) -> None:
-        super()._integer_power(expr, base, result)
-        if is_constant(expr.exponent):
-            self._operation("mul", result, -1)  # the one by 1
+    map_remainder = map_floor_div
 
 
 def _is_no_term(expr: Any, dtype: DType | None) -> bool:

@@ -1,42 +1,21 @@
 """The source's view: what Loopy emits, with complex numbers and with vectors.
 
-Complex numbers are expanded to the real operations of the code that Loopy emits for them: it calls
-helpers of pyopencl's header ``pyopencl-complex.h`` (version 2025.2.5 and later), so that the sum of
-``a`` and ``b`` is ``cfloat_add(a, b)``. Rules:
+Complex numbers count as the real operations of the helpers of pyopencl's ``pyopencl-complex.h``
+(2025.2.5) that Loopy calls: ``cfloat_add(a, b)``. Real operands of a sum or product are joined
+first; a product inside a sum is fused. A conversion between complex types names its argument twice,
+so that what is inside counts twice, and an element that is converted is read once.
 
-1. An expression counts the real operations of the helpers that are emitted for it: a product of
-   complex numbers is four ``mul`` and two ``add``, one by a real number two ``mul``. Real operands
-   of a sum or product are joined first; a product inside a sum is fused (three ``fma``). Loopy's
-   option ``allow_fp_reordering`` must be on, as it is by default.
-2. An element is one access of 64 or 128 bits.
-3. A conversion between complex types is a macro that names its argument twice, so what is inside
-   counts twice, and two ``convert``; an element that is converted is read once.
-4. A multiplication by -1 is two ``neg``.
-5. Helpers that branch on data in ways that count differently (``sqrt``, ``tan``, ``tanh``) are one
-   ``special`` each: ``csqrt``, ``ctan``, ``ctanh``. Comparisons are refused: no valid code is
-   emitted for them.
-
-OpenCL's vector types are arrays of ``float4`` and the like, vector axes, and vectorized loops.
-Rules:
-
-1. An operation on vectors counts once for each component; a scalar joined to a vector is spread
-   for free.
-2. An element is one access of all its bits. Reading one component reads the whole element, as
-   compilers do; storing one component is one store of its own bits.
-3. In a loop tagged ``vec``, Loopy emits an instruction once, on whole vectors, where it can, and
-   otherwise unrolls it: its own check decides here, too.
-4. ``dot`` is one ``special``, as any function that returns a number; so is a call of a generator of
-   random numbers, which makes all components of a vector at once.
-5. Vectors of three lie in memory as four, and are loaded so; three components are stored, in one
-   access. Operations count three times.
-6. What Loopy emits no valid code for is refused: quotients of vector types, comparisons and
-   conditional expressions of vectors, conversions between vector types.
+An operation on vectors counts once for each component; a scalar is spread for free. An element is
+one access of all its bits, of three components those of four when it is loaded; a component is read
+with its element, and stored by itself. Loopy's own check decides whether vectors do a loop tagged
+``vec``, or it is unrolled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -50,27 +29,21 @@ from loopy.types import NumpyType
 
 from countperf.counting.accesses import components_in_memory
 from countperf.counting.expression_types import DType, UnrolledVariable, is_constant, number_of
-from countperf.counting.operations.access_counter import Tally, list_subscripts, strip_linear
-from countperf.counting.operations.scalars import InstructionCounter, find_tagged_inames
-from countperf.errors import UnsupportedExpressionError
+from countperf.counting.operations.scalars import InstructionCounter, Tally, find_tagged_inames
+from countperf.counting.operations.subscripts import list_subscripts, strip_linear
 from countperf.symbolic import sets
 
 Kind = Literal["constant", "product", "value"]
 
 HELPERS: dict[str, dict[str, int]] = {
-    "real": {},
-    "imag": {},
-    "new": {},
-    "fromreal": {},
+    **{name: {} for name in ("real", "imag", "new", "fromreal")},
     "abs": {"hypot": 1},
     "neg": {"neg": 2},
     "conj": {"neg": 1},
     "add": {"add": 2},
-    "addr": {"add": 1},
-    "radd": {"add": 1},
+    **{name: {"add": 1} for name in ("addr", "radd")},
     "mul": {"mul": 4, "add": 2},
-    "mulr": {"mul": 2},
-    "rmul": {"mul": 2},
+    **{name: {"mul": 2} for name in ("mulr", "rmul")},
     "fma": {"fma": 3, "mul": 1, "add": 1},
     "divide": {"div": 3, "mul": 4, "add": 3, "neg": 1, "compare": 1, "fabs": 2},
     "rdivide": {"div": 3, "mul": 3, "add": 1, "neg": 1, "compare": 1, "fabs": 2},
@@ -79,10 +52,8 @@ HELPERS: dict[str, dict[str, int]] = {
     "powr": {"mul": 4, "log": 1, "hypot": 1, "atan2": 1, "exp": 1, "sincos": 1},
     "exp": {"mul": 2, "exp": 1, "sincos": 1},
     "log": {"log": 1, "hypot": 1, "atan2": 1},
-    "sin": {"mul": 2, "sincos": 1, "sinh": 1, "cosh": 1},
+    **{name: {"mul": 2, "sincos": 1, "sinh": 1, "cosh": 1} for name in ("sin", "sinh", "cosh")},
     "cos": {"mul": 2, "neg": 1, "sincos": 1, "sinh": 1, "cosh": 1},
-    "sinh": {"mul": 2, "sincos": 1, "sinh": 1, "cosh": 1},
-    "cosh": {"mul": 2, "sincos": 1, "sinh": 1, "cosh": 1},
 }
 """Real operations of each helper, on every path through it."""
 
@@ -90,16 +61,12 @@ OPAQUE = frozenset(["sqrt", "tan", "tanh"])
 """Helpers whose operations depend on data: calls of functions."""
 
 _KINDS = frozenset(["add", "mul", "div", "neg", "fma", "compare"])
+_COMPONENTWISE = (_KINDS - {"compare"}) | {"minmax", "special", "bitwise", "shift", "mod"}
 
 
-_COMPONENTWISE = frozenset(
-    ["add", "mul", "div", "neg", "fma", "minmax", "special", "bitwise", "shift", "mod"]
-)
-
-
-def component_of(dtype: DType) -> tuple[DType, int] | None:
+def component_of(dtype: DType | None) -> tuple[DType, int] | None:
     """Return the type and number of the components of a vector type; None for other types."""
-    if not dtype.fields:
+    if dtype is None or not dtype.fields:
         return None
     parts = {np.dtype(entry[0]) for entry in dtype.fields.values()}
     names = dtype.names or ()
@@ -122,24 +89,11 @@ def real_part(dtype: DType) -> DType:
     return np.dtype(f"f{dtype.itemsize // 2}")
 
 
-def _fold_constants(operands: Sequence[Any], name: str) -> Any | None:
-    """Return the value of constant operands joined; None if some operand is no constant."""
-    if not all(
-        is_constant(operand) and not isinstance(operand, p.Variable) for operand in operands
-    ):
-        return None
-    result: Any = operands[0]
-    for operand in operands[1:]:
-        result = result + operand if name == "add" else result * operand
-    return result
-
-
 class SourceCounter(InstructionCounter):
     """Tallies instructions as they are emitted, by the rules for all types."""
 
     helpers: Mapping[str, Mapping[str, int]] = HELPERS
     _lane: str | None = None
-    is_optimized = False  # whether what leaves numbers alone is left out
 
     @cached_property
     def _has_complex(self) -> bool:
@@ -151,13 +105,11 @@ class SourceCounter(InstructionCounter):
         is_possible = self._has_complex and self._context != "i"
         return is_possible and self._infer(expr).kind == "c"
 
-    def _helper(self, name: str, dtype: DType, number: int = 1) -> None:
+    def _helper(self, name: str, dtype: DType) -> None:
         real = real_part(dtype)
         for kind, times in self.helpers[name].items():
-            if kind in _KINDS:
-                self._operation(kind, real, times * number)
-            else:
-                self._operation("special", real, times * number, kind)
+            function = "" if kind in _KINDS else kind
+            self._operation("special" if function else kind, real, times, function)
 
     # --- types
 
@@ -169,13 +121,8 @@ class SourceCounter(InstructionCounter):
 
     def _as_type(self, expr: Any, target: DType | None) -> DType | None:
         """A conversion between complex types names its argument twice."""
-        if (
-            target is None
-            or target.kind != "c"
-            or is_constant(expr)
-            or not self._is_complex(expr)
-            or self._infer(expr) == target
-        ):
+        is_number = target is None or target.kind != "c" or is_constant(expr)
+        if is_number or not self._is_complex(expr) or self._infer(expr) == target:
             return super()._as_type(expr, target)
         source = self.rec(expr)
         if isinstance(expr, p.Subscript | LinearSubscript):
@@ -188,26 +135,26 @@ class SourceCounter(InstructionCounter):
     def _convert(self, source: DType | None, target: DType | None) -> None:
         if source is None or target is None or source == target:
             return
+        what = f"the conversion of {source} to {target}"
         components = component_of(target)
         if components is not None or component_of(source) is not None:
             if components is None or components[0] != source:
-                mend = "convert each component"
-                raise self._refusal(f"the conversion of {source} to {target}", mend)
-        elif target.kind == "c" and source.kind == "c":
-            self._operation("convert", real_part(target), 2)
+                raise self._refusal(what, "convert each component")
+        elif source.kind != "c":
+            super()._convert(source, real_part(target) if target.kind == "c" else target)
         elif target.kind == "c":
-            super()._convert(source, real_part(target))
-        elif source.kind == "c":
-            mend = "take real() or imag() of it"
-            raise self._refusal(f"the conversion of {source} to {target}", mend)
+            self._operation("convert", real_part(target), 2)
         else:
-            super()._convert(source, target)
+            raise self._refusal(what, "take real() or imag() of it")
 
     def _operation(self, kind: str, dtype: DType | None, number: int = 1, name: str = "") -> None:
-        components = None if dtype is None else component_of(dtype)
+        components = component_of(dtype)
         if components is not None:
             if kind not in _COMPONENTWISE:
                 raise self._refusal(f"'{kind}' of vectors", "write it for each component")
+            if kind == "div" and self._lane is None:
+                what = "the quotient of vectors, for which Loopy emits no valid code"
+                raise self._refusal(what, "multiply by a reciprocal")
             dtype, number = components[0], number * components[1]
         elif dtype is not None and dtype.kind == "c":
             if kind != "select":
@@ -219,14 +166,13 @@ class SourceCounter(InstructionCounter):
     # --- sums and products
 
     def map_sum(self, expr: Any) -> DType | None:
-        """A complex sum: complex terms as a binary tree, the sum of real ones added to it."""
+        """Complex terms are joined as a binary tree, and the sum of real ones is added to it."""
         return self._join_terms(expr, "add") if self._is_complex(expr) else super().map_sum(expr)
 
     def map_product(self, expr: Any) -> DType | None:
-        """A complex product: as a sum."""
-        if not self._is_complex(expr):
-            return super().map_product(expr)
-        return self._join_terms(expr, "mul")
+        """As a sum."""
+        is_complex = self._is_complex(expr)
+        return self._join_terms(expr, "mul") if is_complex else super().map_product(expr)
 
     def _join_terms(self, expr: Any, name: str) -> DType | None:
         target = self._infer(expr)
@@ -237,33 +183,26 @@ class SourceCounter(InstructionCounter):
                 "complex arithmetic without the option allow_fp_reordering",
                 "set it: t_unit = loopy.set_options(t_unit, allow_fp_reordering=True)",
             )
-        complexes = [c for c in expr.children if self._is_complex(c)]
+        self._join_tree([c for c in expr.children if self._is_complex(c)], target, name)
         reals = [c for c in expr.children if not self._is_complex(c)]
-        kind = self._join_tree(complexes, target, name)
         if not reals:
             return target
-        folded = _fold_constants(reals, name)
-        if folded is None:
-            self._as_type(type(expr)(tuple(reals)) if len(reals) > 1 else reals[0], target)
-        if name == "mul" and folded == -1:
+        real = type(expr)(tuple(reals)) if len(reals) > 1 else reals[0]
+        if number_of(real) is None:
+            self._as_type(real, target)
+        if name == "mul" and number_of(real) == -1:
             self._helper("neg", target)
-        elif (folded is None or kind != "constant") and not self._is_nothing(name, folded):
+        elif not self._is_nothing(name, real):
             self._helper(f"r{name}", target)
         return target
 
     def _join_tree(
         self, operands: Sequence[Any], target: DType, name: str, *, is_fused: bool = False
     ) -> Kind:
-        """Tally operands joined as a balanced tree; return what the whole is.
-
-        A product that is an operand of a sum by itself is made by the helper that also adds.
-        """
+        """Tally operands joined as a balanced tree, products fused; return what the whole is."""
         if len(operands) == 1:
             kind = self._kind_of(operands[0], target)
-            if is_fused:
-                self._factors(operands[0], target)
-            else:
-                self._as_type(operands[0], target)
+            (self._factors if is_fused else self._as_type)(operands[0], target)
             return kind
         halves = (operands[: len(operands) // 2], operands[len(operands) // 2 :])
         single = (half for half in halves if name == "add" and len(half) == 1)
@@ -284,23 +223,17 @@ class SourceCounter(InstructionCounter):
         """Tally the two factors of a product that a sum fuses."""
         while isinstance(expr, TypeCast):
             expr = expr.child
-        if isinstance(expr, p.Power):
-            times: Any = expr.exponent
-            factors = [expr.base] * int(times)
-            middle = len(factors) - 1  # joined from left to right
-        else:
-            factors = list(expr.children)
-            if len(factors) == 1:
-                self._factors(factors[0], target)
-                return
-            middle = len(factors) // 2
+        is_power, times = isinstance(expr, p.Power), getattr(expr, "exponent", 1)
+        factors = (expr.base,) * int(times) if is_power else tuple(expr.children)
+        if len(factors) == 1:
+            self._factors(factors[0], target)
+            return
+        middle = len(factors) - 1 if is_power else len(factors) // 2  # powers from left to right
         for part in (factors[:middle], factors[middle:]):
             if len(part) == 1:
                 self._as_type(part[0], target)
-            elif isinstance(expr, p.Power):
-                self.rec(p.Power(expr.base, len(part)))
             else:
-                self.rec(p.Product(tuple(part)))
+                self.rec(p.Power(expr.base, len(part)) if is_power else p.Product(part))
 
     def _kind_of(self, expr: Any, target: DType) -> Kind:
         """Return whether an operand is a constant, or a call of the helper of products."""
@@ -312,11 +245,10 @@ class SourceCounter(InstructionCounter):
             return "value"
         if isinstance(expr, p.Power):
             return "product" if expr.exponent in (2, 3, 4) else "value"
-        if not isinstance(expr, p.Product) or not all(map(self._is_complex, expr.children)):
-            return "value"
-        if len(expr.children) > 1:
-            return "product"
-        return self._kind_of(next(iter(expr.children)), target)
+        if isinstance(expr, p.Product) and all(map(self._is_complex, expr.children)):
+            first, *others = expr.children
+            return "product" if others else self._kind_of(first, target)
+        return "value"
 
     def map_quotient(self, expr: Any) -> DType | None:
         """Complex quotients by the helper for the kinds of their operands."""
@@ -342,21 +274,12 @@ class SourceCounter(InstructionCounter):
             return super().map_power(expr)
         target = self._infer(expr)
         if is_constant(expr.exponent) and expr.exponent in (2, 3, 4):
-            value = expr.base
-            for _ in range(int(expr.exponent) - 1):
-                value = value * expr.base
-            return self.rec(value)
+            return self.rec(prod([expr.base] * int(expr.exponent - 1), start=expr.base))
         has_real_exponent = self._is_complex(expr.base) and not self._is_complex(expr.exponent)
         self._as_type(expr.base, target)
         self._as_type(expr.exponent, target)
         self._helper("powr" if has_real_exponent else "pow", target)
         return target
-
-    def map_comparison(self, expr: Any) -> DType | None:
-        """Comparisons of complex numbers are refused: no valid code is emitted for them."""
-        if self._is_complex(expr.left) or self._is_complex(expr.right):
-            raise self._refusal(f"the comparison {expr} of complex numbers", "compare real parts")
-        return super().map_comparison(expr)
 
     # --- vectorized loops
 
@@ -367,8 +290,7 @@ class SourceCounter(InstructionCounter):
 
     def loops_around(self, instruction: Any) -> frozenset[str]:
         """Return the loops of an instruction, without one that is done by vectors."""
-        lane = self._lane_of(instruction)
-        return instruction.within_inames - ({lane} if lane else set[str]())
+        return instruction.within_inames - {self._lane_of(instruction)}
 
     def _start(self, instruction: Any) -> None:
         super()._start(instruction)
@@ -380,9 +302,8 @@ class SourceCounter(InstructionCounter):
         for predicate in instruction.predicates:
             if lane and lane in get_dependencies(predicate):
                 self._start(instruction)
-                raise self._refusal(
-                    f"the predicate {predicate} on the vectorized loop '{lane}'", "tag it 'unr'"
-                )
+                what = f"the predicate {predicate} on the vectorized loop '{lane}'"
+                raise self._refusal(what, "tag it 'unr'")
         return super().tally_predicates(instruction)
 
     def _lane_of(self, instruction: Any) -> str | None:
@@ -397,14 +318,8 @@ class SourceCounter(InstructionCounter):
         check = VectorizabilityChecker(self.kernel, lane, length)
         try:
             is_stored, is_computed = check(instruction.assignee), check(instruction.expression)
-        except UnvectorizableError:
+        except (UnvectorizableError, NotImplementedError):  # it emits no code for the latter
             return None
-        except NotImplementedError as error:
-            raise UnsupportedExpressionError(
-                f"kernel '{self.kernel.name}', instruction '{instruction.id}': Loopy cannot tell "
-                f"whether it can be vectorized along '{lane}', and emits no code; tag the loop "
-                "'unr'"
-            ) from error
         return lane if is_stored or not is_computed else None
 
     def _whole_vectors(self, within: frozenset[str], lane: str) -> int | None:
@@ -412,15 +327,14 @@ class SourceCounter(InstructionCounter):
         low, high = sets.constant_bounds(self.domains.domain(frozenset([lane])))[lane]
         if low != 0 or high is None:
             return None
-        domains = self.domains
-        whole = domains.counter.count(domains.find_points(within, ()))
-        vectors = domains.counter.count(domains.find_points(within - {lane}, ()))
-        return high + 1 if whole == vectors.scale(high + 1) else None
+        count, find_points = self.domains.counter.count, self.domains.find_points
+        vectors = count(find_points(within - {lane}, ())).scale(high + 1)
+        return high + 1 if count(find_points(within, ())) == vectors else None
 
     # --- elements
 
-    def _vector(self, variable: Any) -> tuple[DType, DType, int] | None:
-        """Return the vector type of the elements of an array, its component type and width."""
+    def _vector(self, variable: Any) -> Any:
+        """Return the type of the elements of an array, its component type and width, if vectors."""
         dtype = variable.dtype.numpy_dtype
         axis = vector_axis(variable)
         if axis is not None:
@@ -428,20 +342,14 @@ class SourceCounter(InstructionCounter):
             try:
                 vector = self.kernel.target.vector_dtype(NumpyType(dtype), width).numpy_dtype
             except KeyError as error:
-                raise self._refusal(
-                    f"vectors of {width} {dtype}",
-                    "leave the tag 'vec' out of the kernel's axes and arrays",
-                ) from error
+                mend = "leave the tag 'vec' out of the kernel's axes and arrays"
+                raise self._refusal(f"vectors of {width} {dtype}", mend) from error
             return vector, dtype, width
-        if not dtype.fields:
-            return None
         components = component_of(dtype)
-        if components is None:
-            raise self._refusal(
-                f"the structure type of '{variable.name}'",
-                "keep its members in arrays of their own",
-            )
-        return dtype, *components
+        if dtype.fields and components is None:
+            mend = "keep its members in arrays of their own"
+            raise self._refusal(f"the structure type of '{variable.name}'", mend)
+        return components and (dtype, *components)
 
     def _find_subscripted(self, direction: str, name: str, index: tuple[Any, ...]) -> DType | None:
         variable = self._variable(name)
@@ -449,33 +357,28 @@ class SourceCounter(InstructionCounter):
         if axis is None:
             self._vector(variable)
             return super()._find_subscripted(direction, name, index)
-        vector = self._vector(variable)
-        assert vector is not None
+        whole, part, width = self._vector(variable)
         is_whole = self._is_lane(index[axis])
+        if direction == "store" and not is_whole:
+            return self._store_component(variable, index)
         rest = index[:axis] + index[axis + 1 :]
-        if is_whole or direction == "load":
-            whole, part, width = vector
-            size = part.itemsize * width if direction == "store" else whole.itemsize
-            self._index(rest)
-            self._touch(direction, variable, rest, 8 * size)
-        else:
-            self._store_component(variable, index, vector)
-        return vector[0] if is_whole else vector[1]
+        size = part.itemsize * width if direction == "store" else whole.itemsize
+        self._index(rest)
+        self._touch(direction, variable, rest, 8 * size)
+        return whole if is_whole else part
 
     def _is_lane(self, part: Any) -> bool:
         return isinstance(part, p.Variable) and part.name == self._lane
 
-    def _store_component(
-        self, variable: Any, index: tuple[Any, ...], vector: tuple[DType, DType, int]
-    ) -> None:
+    def _store_component(self, variable: Any, index: tuple[Any, ...]) -> DType:
         self._index(index)
-        width = components_in_memory(vector[2])
-        self._touch("store", variable, index, 8 * vector[1].itemsize, width)
+        _, part, width = self._vector(variable)
+        self._touch("store", variable, index, 8 * part.itemsize, components_in_memory(width))
+        return part
 
     def map_lookup(self, expr: Any) -> DType | None:
         """A component of a vector is free; the element is read as a whole."""
-        dtype = self.rec(expr.aggregate)
-        components = None if dtype is None else component_of(dtype)
+        components = component_of(self.rec(expr.aggregate))
         if components is None:
             raise self._refusal(f"the member {expr}", "keep its members in arrays of their own")
         return components[0]
@@ -487,58 +390,37 @@ class SourceCounter(InstructionCounter):
         if not isinstance(element, p.Subscript):
             mend = "assign the whole vector, or to an element of an array"
             raise self._refusal(f"the assignee {assignee}", mend)
-        array: Any = element.aggregate
-        variable = self._variable(array.name)
-        vector = self._vector(variable)
-        assert vector is not None  # what has members is a vector
-        fields: Any = vector[0].fields
-        number = int(fields[assignee.name][1]) // vector[1].itemsize
-        self._store_component(variable, (*list_subscripts(element), number), vector)
-        return vector[1]
+        whole: Any = element.aggregate
+        variable = self._variable(whole.name)
+        vector, part, _ = self._vector(variable)
+        number = int(vector.fields[assignee.name][1]) // part.itemsize
+        return self._store_component(variable, (*list_subscripts(element), number))
 
     # --- arithmetic
 
     def _join(self, types: Sequence[DType | None]) -> DType | None:
-        known = [dtype for dtype in types if dtype is not None]
-        vectors = [dtype for dtype in known if component_of(dtype)]
-        if not vectors:
+        vector = next(filter(component_of, types), None)
+        if vector is None:
             return super()._join(types)
-        for dtype in known:
-            self._convert(dtype, vectors[0])
-        return vectors[0]
-
-    def _quotient(self, expr: Any, children: Sequence[Any], result: DType | None) -> DType | None:
-        if result is None or component_of(result) is None:
-            return super()._quotient(expr, children, result)
-        if self._lane is None:
-            raise self._refusal(
-                f"the quotient of vectors {expr}, for which Loopy emits no valid code",
-                "multiply by a reciprocal",
-            )
-        self._operation("div", result)
-        return result
+        for dtype in types:
+            self._convert(dtype, vector)
+        return vector
 
     def map_call(self, expr: Any) -> DType | None:
-        """Functions of vectors count for each component; those of complex numbers call a helper.
-
-        Making a vector is free.
-        """
+        """As for numbers; complex functions call a helper, and making a vector is free."""
         callable_ = self._callable(expr)
         types: Any = getattr(callable_, "arg_id_to_dtype", None) or {}
         result = getattr(types.get(-1), "numpy_dtype", None)
-        components = None if result is None else component_of(result)
+        components = component_of(result)
         is_random = type(callable_).__name__ == "Random123Callable"  # whose module needs Mako
         if components and (is_random or str(callable_.name).startswith("make_")):
             self._arguments(expr, callable_)
-            if is_random:
-                self._operation("special", components[0], name=callable_.name)
+            self._operation("special", components[0], int(is_random), callable_.name)
             return result
         name = str(getattr(callable_, "name_in_target", ""))
         root, _, function = name.partition("_")
         if root not in ("cfloat", "cdouble"):
             return super().map_call(expr)
-        if function not in HELPERS and function not in OPAQUE:
-            raise self._refusal(f"the function {name}", "write it in real() and imag()")
         dtype = types[0].numpy_dtype
         self._as_type(expr.parameters[0], dtype)
         if function in OPAQUE:

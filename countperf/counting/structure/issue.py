@@ -1,35 +1,20 @@
 r"""Issued instructions of counted executions, under an execution policy.
 
-Of a count :math:`v` at a site of rows of :math:`r` items, and a policy of width :math:`W` under
-which the site runs in vectors, each row takes :math:`\lceil r/W \rceil` vector instructions (or
-:math:`\lfloor r/W \rfloor` and :math:`r \bmod W` scalar ones), so that there are :math:`v/r` times
-as many in all. Vectors are of 32 bits per lane: one of wider elements takes as many more accesses.
-
-- Lanes whose addresses are not next to each other, or all the same, access memory one by one:
-  ``walk`` within lines. Accesses to other lines are charged for each cache that they pass:
-  ``l1_reuse`` (``data`` where data decides addresses), besides ``l2_reuse`` if a first-level cache
-  does not keep the line, ``beyond_l2`` if a second-level one does not, and ``set_conflict`` as far
-  as lines share sets of one.
-- Vectors of neighbors in global memory are ``strided`` where the next iteration of an item's loop
-  is in other lines, and pass caches likewise.
-- Items, or vectors of them, enter loops of their own.
-- Calls that not all items make are ``conditional`` in vectors, and calls like others one by one.
-- Accesses in vectors are guarded besides where a condition tells items apart.
-
-A kernel's counts of the structure view say where each operation stands and how addresses change. A
-policy turns them into what the device issues: vector or scalar instructions, gathers, partial
-vectors. Which policy a device follows, its runtime says (`countperf.models.shipped.POLICIES`).
-
-`docs/evidence/accuracy.md` says what each option is worth. `along` is for sub-groups of GPUs.
+Of a count :math:`v` at a site of rows of :math:`r` items that runs in vectors of width :math:`W`,
+each row takes :math:`\lceil r/W \rceil` vector instructions (or :math:`\lfloor r/W \rfloor`, and
+:math:`r \bmod W` scalar ones), so that there are :math:`v/r` times as many in all. Lanes have 32
+bits: vectors of wider elements take as many more accesses. Lanes whose addresses are neither next
+to each other nor all the same access memory one by one; accesses to other lines are charged for
+each cache that they pass. The glossary in ``docs`` explains the names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal, assert_never, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from pydantic import Field
@@ -48,8 +33,8 @@ class ExecutionPolicy(Part):
     along: Literal["axis0", "group"] = "axis0"
     # whether what is left of a row takes a whole vector instruction, or scalar ones
     remainder: Literal["whole", "scalar"] = "whole"
-    # what runs in vectors: everything, what is not in an item's own loop, or that and whatever is
-    # in programs with local barriers
+    # what runs in vectors: everything, what is in no loop of an item, or that and whatever is in
+    # programs with local barriers
     vectorized: Literal["always", "flat", "flat or sync"] = "always"
     # which rows run in vectors in programs with local barriers: any, or only those of a multiple of
     # `width` items
@@ -60,12 +45,11 @@ class ExecutionPolicy(Part):
     # whether items of groups of several rows load neighbors in a local array from anywhere outside
     # loops, as others do, or one by one where a constant or another row shifts them
     shifted: Literal["together", "apart"] = "together"
-    # whether accesses in vectors cost as much as elsewhere under a condition that tells items
-    # apart, or more: such vectors need a mask, and what accesses memory one by one a branch for
-    # each item
+    # whether accesses in vectors cost more under a condition that tells items apart: such vectors
+    # need a mask, and what accesses memory one by one a branch for each item
     guards: Literal["free", "masked"] = "free"
-    # private arrays of at most so many elements stay in the registers of vectors; larger ones are
-    # kept in memory, where each item accesses its own
+    # private arrays of at most so many elements stay in the registers of vectors; of larger ones,
+    # each item accesses its own in memory
     arrays: int = Field(default=0, ge=0)
     # groups that run at once: those of a launch run in rounds of so many, and the last round,
     # though not full, takes as long as the others
@@ -140,10 +124,11 @@ class SiteRun:
     def is_vector(self) -> bool:
         """True if it runs in vectors."""
         policy, is_behind_barriers = self.policy, self.site.context == "sync"
-        is_regular = policy.rows == "any" or self.shape[0] % policy.width == 0
-        may_loop = is_behind_barriers and policy.vectorized == "flat or sync"
-        is_meant = self.is_flat or policy.vectorized == "always" or may_loop
-        return policy.width > 1 and is_meant and (is_regular or not is_behind_barriers)
+        is_meant = self.is_flat or policy.vectorized == "always"
+        if is_behind_barriers:
+            is_meant = is_meant or policy.vectorized == "flat or sync"
+            is_meant = is_meant and (policy.rows == "any" or self.shape[0] % policy.width == 0)
+        return policy.width > 1 and is_meant
 
     @property
     def shares(self) -> tuple[Fraction, Fraction]:
@@ -154,7 +139,7 @@ class SiteRun:
             full, left = full + bool(left), 0
         return Fraction(full, row), Fraction(left, row)
 
-    def issued(
+    def issue_as(
         self, what: str, alone: str | None = None, *, instructions: Fraction = _ONE
     ) -> Issued:
         """Return what is issued of something that a vector does in so many instructions each."""
@@ -166,11 +151,13 @@ class SiteRun:
         return tuple((name, share) for name, share in both if share)
 
 
-_ARITHMETIC = frozenset({"add", "mul", "fma"})
+_GROUPS: Mapping[str, str] = {
+    **dict.fromkeys(("add", "mul", "fma"), "arithmetic"),
+    **dict.fromkeys(("neg", "select", "compare", "convert", "minmax"), "minor"),
+}
 _LIKE_PRODUCTS = frozenset({"mul", "fma", "shift"})
 """Links of chains that take about as long; additions are shorter on some processors."""
 
-_MINOR = frozenset({"neg", "select", "compare", "convert", "minmax"})
 _MINOR_FUNCTIONS = frozenset(
     {"fabs", "abs", "floor", "ceil", "round", "trunc", "copysign", "clamp", "dot", "isnan"}
 )
@@ -211,26 +198,22 @@ def issue(name: str, policy: ExecutionPolicy) -> Issued:
     run = SiteRun(key.site, policy)
     match key:
         case keys.OperationKey(_, operation):
-            return run.issued(_operation(operation), _operation(_as_called_alone(operation)))
+            return run.issue_as(_operation(operation), _operation(_as_called_alone(operation)))
         case keys.AccessKey(is_guarded=True):
             return _guard_access(key, run)
         case keys.AccessKey():
             return _access(key, run)
-        case keys.EventKey():
-            return _event(key, run)
         case _:
-            assert_never(key)
+            return _event(key, run)
 
 
 def _as_called_alone(operation: Operation) -> Operation:
     """Return the operation; a call that not all items make is like others if each has its own."""
-    match operation:
-        case Operation(kind="conditional", function="pow"):
-            return Operation(kind="pow", type_name=operation.type_name)
-        case Operation(kind="conditional", function=name) if name not in _MINOR_FUNCTIONS:
-            return Operation(kind="special", type_name=operation.type_name, function=name)
-        case _:
-            return operation
+    if operation.kind != "conditional" or operation.function in _MINOR_FUNCTIONS:
+        return operation
+    if operation.function == "pow":
+        return replace(operation, kind="pow", function="")
+    return replace(operation, kind="special")
 
 
 def _operation(operation: Operation) -> str:
@@ -241,10 +224,8 @@ def _operation(operation: Operation) -> str:
         group, detail = "divide" if kind in ("div", "mod") else "minor", kind
     elif kind in ("special", "conditional") and function in _MINOR_FUNCTIONS:
         group, detail = "minor", function
-    elif kind in _ARITHMETIC:
-        group, detail = "arithmetic", kind
-    elif kind in _MINOR:
-        group, detail = "minor", kind
+    elif kind in _GROUPS:
+        group, detail = _GROUPS[kind], kind
     else:
         group, detail = kind, function
     return ".".join(filter(None, (group, type_name, detail)))
@@ -273,13 +254,12 @@ def _one_by_one(
     key: keys.AccessKey, unit: Unit, step: keys.StepName | None, times: Fraction
 ) -> Issued:
     """Return accesses by items, or by vectors of neighbors that go on to other lines."""
-    nearest, level, grade = "walk", None, 0
-    step = step or ""
+    nearest, level, grade, step = "walk", "", 0, step or ""
     if step in keys.TO_OTHER_LINES:
         nearest, (level, grade) = "l1_reuse", keys.TO_OTHER_LINES[step]
     elif step in keys.BY_DATA:
         nearest, level = "data", keys.BY_DATA[step]
-    served = ["strided" if unit == "vector" else nearest, *_PASSED.get(level or "", ())]
+    served = ["strided" if unit == "vector" else nearest, *_PASSED.get(level, ())]
     beginning = f"{ISSUE_ROOT}.{unit}.{key.at}"
     issued = [(f"{beginning}.{serving}", times) for serving in served]
     if grade:
@@ -291,14 +271,12 @@ def _between_items(key: keys.AccessKey, run: SiteRun) -> keys.StepName:
     """Return the step along local axis 0 as compilers see it; ``near`` where they take it apart."""
     step, policy = key.between_items.along_row, run.policy
     row, rows = run.shape
-    is_outside_loops = key.site.placement not in ("short", "loop")
-    is_local_load = key.space == "local" and key.direction == "load"
-    if is_local_load and policy.shifted == "apart" and is_outside_loops and rows > 1:
-        return "near" if step in _SHIFTED else step
-    is_odd = rows == 1 and row.bit_count() != 1
-    if key.space == "global" and policy.odd_rows == "apart" and is_outside_loops and is_odd:
-        return "near" if step in _NEIGHBORS else step
-    return step
+    apart = frozenset[str]()
+    if key.space == "global" and policy.odd_rows == "apart" and rows == 1 and row.bit_count() != 1:
+        apart = _NEIGHBORS
+    elif key.at == "lmem.load" and policy.shifted == "apart" and rows > 1:
+        apart = _SHIFTED
+    return "near" if step in apart and key.site.placement == "flat" else step
 
 
 def _guard_access(key: keys.AccessKey, run: SiteRun) -> Issued:
@@ -320,23 +298,18 @@ def _event(key: keys.EventKey, run: SiteRun) -> Issued:
         if 0 < run.policy.arrays < int(elements) and run.is_vector:
             way = "gather" if direction == "load" else "scatter"
             return ((f"{ISSUE_ROOT}.vector.pmem.{way}", _ONE),)
-        return (
-            () if run.site.placement == "short" else run.issued(f"pmem.{direction}")
-        )  # in registers
+        is_kept = run.site.placement == "short"  # in registers
+        return () if is_kept else run.issue_as(f"pmem.{direction}")
     if kind == "chain":
         link, type_name = details
         link = "arithmetic" if link in _LIKE_PRODUCTS else link
-        return () if run.is_flat else run.issued(f"chain.{type_name}.{link}")
+        return () if run.is_flat else run.issue_as(f"chain.{type_name}.{link}")
     if kind == "live_across_barrier":
-        return run.issued(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
+        return run.issue_as(kind, instructions=Fraction(int(details[1]), _LANE_BITS))
     if kind == "passes":
         beginning = f"{ISSUE_ROOT}.{'vector' if run.is_vector else 'scalar'}"
-        return (
-            (f"{beginning}.passes.{context}", _ONE),
-            (f"{beginning}.rows.{context}", Fraction(run.shape[1])),
-        )
-    if kind in ("iterations", "entries") and run.site.placement == "short":
-        return ()
-    if kind == "carried" and (context == "free" or not run.is_flat):
-        return ()
-    return run.issued(kind)
+        rows = Fraction(run.shape[1])
+        return (f"{beginning}.passes.{context}", _ONE), (f"{beginning}.rows.{context}", rows)
+    is_nothing = kind in ("iterations", "entries") and run.site.placement == "short"
+    is_nothing |= kind == "carried" and (context == "free" or not run.is_flat)
+    return () if is_nothing else run.issue_as(kind)

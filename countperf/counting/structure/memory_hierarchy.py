@@ -2,12 +2,8 @@
 
 Hierarchies are documents in ``hierarchies`` beside this module, one per processor, each number with
 its source; `read_system` makes one of what the operating system says. Derived features of models
-(``beyond_l2``, ``out_of_reach``, `countperf.models.shipped`) have those of the device, which a
-weights document states. Reuse classes of counts (``l2_reuse``, ``..._conflict1``,
-`countperf.counting.execution.reuse`), and misses and spills of compiled code
-(`countperf.machine_code.classify_x86`), have the `CountedCaches` that a kernel is counted for:
-vectors and weights state theirs, and weights predict no vector of others. Where no device is named,
-and in older documents, these are `DEFAULT_CACHES`. Lines have 64 bytes.
+have those of the device; reuse classes of counts and misses of compiled code have the
+`CountedCaches` that a kernel is counted for, and weights predict no vector of others.
 """
 
 from __future__ import annotations
@@ -78,10 +74,9 @@ class CountedCaches(Part):
         """The numbers in words, without those for compiled code."""
         return f"{self.first.text} and {self.second.text}"
 
-    def counts_alike(self, other: CountedCaches, *, reads_code: bool = False) -> bool:
-        """Tell whether kernels have the same counts for other caches."""
-        same = (self.first, self.second) == (other.first, other.second)
-        return same and (not reads_code or self.code == other.code)
+    def counts_alike(self, other: CountedCaches) -> bool:
+        """Tell whether kernels have the same counts for other caches, but those of their code."""
+        return (self.first, self.second) == (other.first, other.second)
 
 
 class Cache(CacheSize):
@@ -98,11 +93,6 @@ class Cache(CacheSize):
                 f" {self.line_bytes} bytes"
             )
         return self
-
-    @property
-    def lines(self) -> int:
-        """Number of lines."""
-        return self.size_bytes // self.line_bytes
 
 
 class MemoryHierarchy(Document):
@@ -122,9 +112,7 @@ class MemoryHierarchy(Document):
     def _caches_grow(self) -> Self:
         sizes = [cache.size_bytes for cache in self.caches]
         if sizes != sorted(set(sizes)):
-            raise ValueError(
-                f"caches of {sizes} bytes do not grow from the nearest to the farthest"
-            )
+            raise ValueError(f"caches of {sizes} bytes do not grow from nearest to farthest")
         return self
 
     @property
@@ -160,10 +148,7 @@ those of AMD Zen 5, and for compiled code that of AMD Zen 4."""
 
 
 def read_system(folder: Path = _SYSTEM) -> MemoryHierarchy | None:
-    """Return the hierarchy that Linux reports of its first processor; None if it reports none.
-
-    Linux does not report the reach of address translation: that of `ASSUMED` is taken.
-    """
+    """Return what Linux reports of its first processor, with the reach of `ASSUMED`, or None."""
     caches: list[Cache] = []
     try:
         for index in sorted(folder.glob("index*")):

@@ -1,13 +1,8 @@
 """Keys of counts by how a device executes them, and their names as properties.
 
-Executions are ``site.<context>.<placement>.<row>x<rows>.<what>``; what is counted follows the site:
-``flop.fma.f32``, ``gmem.load.32.next.l1_reuse`` (space, direction, bits, step between items, step
-in the innermost loop), ``chain.fma.f32``, ``pmem.load.4``, ``guarded.gmem.load.32.next``,
-``live_across_barrier.2.32``, ``idle``, ``carried``, ``iterations``, ``entries``, ``passes``.
-Footprints are ``bytes.group.load.dense``, ``segments.group.load`` and ``bytes.kernel.load``.
-
-`countperf.counting.execution.sites` counts them, `countperf.counting.structure.issue` turns them
-into what a device issues.
+Executions are ``site.<context>.<placement>.<row>x<rows>.<what>``, such as ``flop.fma.f32`` and
+``gmem.load.32.next.l1_reuse`` (space, direction, bits, step between items, step in the innermost
+loop); footprints ``bytes.group.load.dense``, ``segments.group.load`` and ``bytes.kernel.load``.
 """
 
 from __future__ import annotations
@@ -39,8 +34,7 @@ BESIDE = ("same", "next", "offset", "shifted", "masked", "near")
 def to_other_lines(level: CacheLevel, set_conflict: Grade = 0) -> StepName:
     """Return the step to another line, which some cache keeps until the walk comes back to it.
 
-    How many more lines share sets of a cache than these keep: 0 for none; 1, 2, 3 for about a
-    quarter, five eighths, and nearly all of the accesses that miss.
+    A conflict of 1, 2, 3: about a quarter, five eighths, nearly all of the accesses miss.
     """
     return f"{level}_conflict{set_conflict}" if set_conflict else level
 
@@ -128,11 +122,9 @@ class AccessKey:
 class EventKey:
     """Something else at a site, by name.
 
-    ``idle`` slots, ``carried`` values, ``iterations`` and ``entries`` of loops, ``passes`` through
-    regions; ``pmem.load.4``: accesses to private arrays, by how many elements each item has (0: no
-    constant says it); ``chain.fma.f32``: operations of carried chains, by kind and type;
-    ``live_across_barrier.2.32``: private values that live across barriers, by how many an item has,
-    and their bits.
+    Such as ``idle`` slots; ``pmem.load.4``: accesses to private arrays, by how many elements each
+    item has (0: no constant says it); ``live_across_barrier.2.32``: private values that live across
+    barriers, by how many an item has, and their bits.
     """
 
     site: Site

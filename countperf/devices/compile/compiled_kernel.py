@@ -24,7 +24,7 @@ from countperf.devices.compile.objects import INTEL, POCL, HostCode, objects_of,
 from countperf.devices.device import Device
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import CountingError, KernelBuildError
-from countperf.machine_code.classify_x86 import ROOT, missed, properties_of
+from countperf.machine_code.classify_x86 import ROOT, count_misses, properties_of
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import (
     ArrayData,
@@ -87,19 +87,16 @@ class CompiledKernel:
         contents = contents_for(self.data_loops, statistics or {})
         followed: list[FollowedLaunch] = []
         for launch in self.host.launches(parameters):
-            program = self.programs.get(launch.kernel)
-            if program is None:
+            if (program := self.programs.get(launch.kernel)) is None:
                 raise CountingError(f"there is no code of kernel {launch.kernel!r}")
-            if every_group or launch.number_of_groups == 1:
-                kinds = GroupKinds.of_each(launch.groups)
+            args = launch.kernel, launch.groups, parameters, launch.integers
+            is_each = every_group or launch.number_of_groups == 1
+            kinds = GroupKinds.of_each(launch.groups) if is_each else self.groups.kinds(*args)
+            most_steps = math.inf if is_each else _MOST_STEPS
+            groups = self._follow_groups(program, launch, kinds, contents, most_steps)
+            if len(groups) < len(kinds.kinds):
+                kinds = self.groups.kinds(*args, most=0)
                 groups = self._follow_groups(program, launch, kinds, contents, math.inf)
-            else:
-                args = launch.kernel, launch.groups, parameters, launch.integers
-                kinds = self.groups.kinds(*args)
-                groups = self._follow_groups(program, launch, kinds, contents, _MOST_STEPS)
-                if len(groups) < len(kinds.kinds):
-                    kinds = self.groups.kinds(*args, most=0)
-                    groups = self._follow_groups(program, launch, kinds, contents, math.inf)
             followed.append(
                 FollowedLaunch(
                     program=program,
@@ -128,7 +125,7 @@ class CompiledKernel:
             machine = GROUP_STATES[self.platform](launch, kind.point)
             fill_arrays(machine, launch, contents)
             try:
-                executed = program.executed(entry, machine)
+                executed = program.follow_function(entry, machine)
             except CountingError as error:
                 raise CountingError(
                     f"the compiled code of {launch.kernel!r} cannot be followed: {error};"
@@ -184,10 +181,8 @@ def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> f
     """Return the work of the unit with the most, if the one that is free takes what is next.
 
     In chunks, it takes its share of what is left, but no more than 32 pieces times the units, as
-    PoCL's threads do.
-
-    Source: Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling: A Practical Scheduling
-    Scheme for Parallel Supercomputers", IEEE Transactions on Computers C-36(12).
+    PoCL's threads do (Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling: A Practical
+    Scheduling Scheme for Parallel Supercomputers", IEEE Transactions on Computers C-36(12)).
     """
     busy = [0.0] * units
     first = 0
@@ -211,7 +206,7 @@ def count_launches(followed: Sequence[FollowedLaunch], cache: CacheSize) -> dict
                 line = program.lines[number_of_line]
                 for name, number in properties_of(line.mnemonic, line.operands):
                     counts[name] += number * count * group.times
-            misses = missed(program, group.executed, group.accessed, cache)
+            misses = count_misses(program, group.executed, group.accessed, cache)
             for name, number in misses.items():
                 counts[name] += number * group.times
             cycles = cycles_of(program, group.executed)
@@ -242,7 +237,7 @@ def counts_of_many(
     analyze(block for launches in followed for launch in launches for block in launch.blocks)
     return [
         launches if isinstance(launches, CountingError) else count_launches(launches, cache)
-        for launches, (_, _, _, cache) in zip(outcomes, requests, strict=True)
+        for launches, (*_, cache) in zip(outcomes, requests, strict=True)
     ]
 
 
@@ -285,19 +280,11 @@ class FilledLoop:
     arrays: Mapping[str, tuple[int, ValueOfPlace]]  # bytes of an element, and contents
     constant: int  # what is added to what the arrays say
 
-    def contents(self, mean: Fraction) -> dict[str, ArrayData]:
-        """Return what arrays hold so that the loop runs so often on average."""
-        return {
-            name: ArrayData(itemsize, partial(value_of, mean - self.constant))
-            for name, (itemsize, value_of) in self.arrays.items()
-        }
-
 
 def data_loops_of(kernel: Any) -> tuple[FilledLoop, ...]:
     """Return the loops of a kernel whose trip counts are read from arrays.
 
-    Such a loop runs from or to what is read from an array of integers: lengths, or where rows
-    begin. Where the caller states how often it runs on average (``statistics={"j": 12.5}``), the
+    Where the caller states how often such a loop runs on average (``statistics={"j": 12.5}``), the
     code is followed with contents of the array that have this mean, so that remainders of unrolled
     loops and vectors are executed as often as rows of such lengths have them:
 
@@ -400,5 +387,6 @@ def contents_for(
                 " array nor the difference of two, as compiled code is followed with: predict with"
                 " a model that does not read it"
             )
-        contents |= loop.contents(Fraction(mean))
+        for name, (itemsize, value_of) in loop.arrays.items():
+            contents[name] = ArrayData(itemsize, partial(value_of, Fraction(mean) - loop.constant))
     return contents

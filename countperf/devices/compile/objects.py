@@ -1,7 +1,6 @@
 """Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own.
 
-They are kept between processes by all that they are made from: generated code, shapes of groups,
-runtime and processor. ``COUNTPERF_OBJECT_CACHE`` names the folder, or is ``off``.
+They are kept between processes by all that they are made from.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import pyopencl as cl
 
 from countperf.caches import OBJECT_FILES, OBJECTS, cache_folder, give_a_cache, tell_not_kept
 from countperf.caches import POCL as POCL_CACHE
-from countperf.counting.automatic import offset_parameters
+from countperf.counting.accesses import offset_parameters
 from countperf.devices.binding import bind_arguments
 from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
@@ -72,10 +71,8 @@ class HostCode(Launches):
 # --- A process of its own builds kernels
 #
 # PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
-# once in a process; and a kernel that fails may end the process. So kernels are built in another
-# one, with a fresh cache and arrays full of zeros, and the first group alone is launched, or as few
-# groups as PoCL makes the same code for. Intel's runtime hands out the object within the program's
-# binary.
+# once in a process; and a kernel that fails may end the process. Arrays are full of zeros, and few
+# groups are launched. Intel's runtime hands out the object within the program's binary.
 
 
 class _Apart(OpenCLSession):
@@ -128,11 +125,8 @@ def build_unit(
     except cl.Error as error:
         raise KernelBuildError(str(error), stage="run") from error
     # beside what was launched there may be code for groups of any shape
-    paths = [
-        path
-        for path in sorted({*folder.rglob("*.so")} - before)
-        if not path.parent.name.startswith(_ANY_SHAPE)
-    ]
+    made = sorted({*folder.rglob("*.so")} - before)
+    paths = [path for path in made if not path.parent.name.startswith(_ANY_SHAPE)]
     if not paths:
         raise KernelBuildError(
             "the runtime left no compiled code: PoCL 3.1 and Intel's of 2026 do", stage="run"
@@ -165,11 +159,9 @@ Objects = list[tuple[str, bytes]]
 @lru_cache(maxsize=16)
 def find_library(name: str) -> Path | None:
     """Return a library that Intel's runtime links kernels against, from beside its driver."""
-    for driver in find_drivers()[0]:
-        path = Path(driver.library)
-        if path.name == INTEL_LIBRARY and (path.parent / name).is_file():
-            return path.parent / name
-    return None
+    drivers = (Path(driver.library) for driver in find_drivers()[0])
+    beside = (path.with_name(name) for path in drivers if path.name == INTEL_LIBRARY)
+    return next((path for path in beside if path.is_file()), None)
 
 
 def programs_of(objects: Objects) -> dict[str, MachineProgram]:
@@ -204,9 +196,8 @@ def key_of(unit: Any, parameters: Mapping[str, int], device: Device) -> str | No
     shapes = [(e.kernel, e.group_shape, fewest_groups(e.groups, e.group_shape)) for e in launches]
     settings = [f"{n}={v}" for n, v in os.environ.items() if n.startswith(_RUNTIME_SETTINGS)]
     options = repr(unit.default_entrypoint.options.build_options)
-    parts = device.identity.model_dump_json(), code.code.source, options
-    parts = *parts, *map(repr, shapes), *sorted(settings)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    parts = [device.identity.model_dump_json(), code.code.source, options, *map(repr, shapes)]
+    return hashlib.sha256("\0".join([*parts, *sorted(settings)]).encode()).hexdigest()
 
 
 def objects_of(

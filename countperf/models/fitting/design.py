@@ -18,31 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from countperf.counting.counts import caches_of, group_shape
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import VIEWS, View
+from countperf.counting.vector import caches_of, group_shape
 from countperf.errors import FitError
 from countperf.measuring import Measurement
+from countperf.models import function as functions
 from countperf.models.definition import CODE, CountValue, ModelDefinition
-from countperf.models.fitting.solve import (
-    RANK_TOLERANCE,
-    LogPrior,
-    Matrix,
-    Problem,
-    Recipe,
-    Solution,
-    Vector,
-    column_norms,
-    right_singular_vectors,
-    solve,
-)
-from countperf.models.function import (
-    ColumnKey,
-    IndistinguishableGroup,
-    ModelFunction,
-    find_broken_groups,
-    model_inputs,
-)
+from countperf.models.fitting import solve
+from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Solution, Vector
+from countperf.models.function import ColumnKey, IndistinguishableGroup, ModelFunction
 from countperf.text import ShortRepr
 
 _MOST_INSTRUCTIONS_PER_S = 1e12
@@ -125,22 +110,12 @@ class Design(ShortRepr):
         return replace(self, function=function, counts=counts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis(ShortRepr):
-    """Rank analysis of a design: the weights that its cases tell apart."""
-
-    rank: int  # numerical rank
-    groups: tuple[IndistinguishableGroup, ...]  # features that no solution can tell apart
-    null_space: Matrix | None = None  # directions, in columns over their norms, and these norms
-    scale: Vector | None = None
-
-
 def build_design(observations: Sequence[Observation], definition: ModelDefinition) -> Design:
     """Turn measured cases into a design matrix."""
     if not observations:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     number = len(observations)
-    inputs = model_inputs(definition, _counts_table(observations, definition))
+    inputs = functions.model_inputs(definition, _counts_table(observations, definition))
     present = {
         (term, feature)
         for term, spec in definition.term_features.items()
@@ -191,14 +166,15 @@ def _counts_table(cases: Sequence[Observation], model: ModelDefinition) -> dict[
     return table
 
 
-def diagnose(design: Design) -> Diagnosis:
-    """Find rank and the features that the design cannot tell apart."""
-    scale = column_norms(design.relative)
-    values, right = right_singular_vectors(design.relative / scale)
-    rank = int(np.count_nonzero(values > RANK_TOLERANCE * values[0]))
+def diagnose(
+    design: Design,
+) -> tuple[int, tuple[IndistinguishableGroup, ...], tuple[Matrix, Vector]]:
+    """Find rank, the features that no solution tells apart, the null space and columns' norms."""
+    scale = solve.column_norms(design.relative)
+    values, right = solve.right_singular_vectors(design.relative / scale)
+    rank = int(np.count_nonzero(values > solve.RANK_TOLERANCE * values[0]))
     null = right[rank:]
-    groups = _groups(design.function.keys, null, scale)
-    return Diagnosis(rank=rank, groups=groups, null_space=null, scale=scale)
+    return rank, _groups(design.function.keys, null, scale), (null, scale)
 
 
 def _groups(
@@ -297,7 +273,8 @@ class Estimate(ShortRepr):
     """A model fitted to cases."""
 
     design: Design  # the cases
-    diagnosis: Diagnosis  # what they can tell apart
+    rank: int  # how many weights they tell apart
+    groups: tuple[IndistinguishableGroup, ...]  # features that they do not
     solution: Solution  # the weights
     predicted_s: Vector  # times that the fit gives its own cases, s
 
@@ -319,9 +296,9 @@ class Estimate(ShortRepr):
         counts = cases.with_columns(function.columns).counts
         scaled = np.ascontiguousarray(function.scale_values(counts, cases.scales).T)
         by_key = dict(zip(function.keys, scaled, strict=True))
-        for position in np.flatnonzero(known) if self.diagnosis.groups else ():
+        for position in np.flatnonzero(known) if self.groups else ():
             changes = {key: float(row[position]) for key, row in by_key.items()}
-            known[position] = not find_broken_groups(self.diagnosis.groups, changes)
+            known[position] = not functions.find_broken_groups(self.groups, changes)
         return np.where(known, self.solution.coefficients @ scaled, np.nan)
 
 
@@ -354,34 +331,29 @@ def estimate_design(
     if near is not None:  # zero where it found nothing
         weights = dict(zip(near.function.columns, near.solution.coefficients.tolist(), strict=True))
         start = np.array([weights.get(column, 0.0) for column in function.columns])
-    solution = solve(problem, start)
-    if prior is not None:
-        diagnosis = Diagnosis(rank=solution.rank, groups=())
-    else:
-        diagnosis = diagnose(design)
-        shared = _share_cost(problem, diagnosis, solution.coefficients)
-        solution = replace(solution, coefficients=shared)
+    solution = solve.solve(problem, start)
+    rank, groups = solution.rank, ()
+    if prior is None:
+        rank, groups, null_space = diagnose(design)
+        if groups:
+            shared = _share_cost(problem, *null_space, solution.coefficients)
+            solution = replace(solution, coefficients=shared)
+    predicted_s = design.scaled @ solution.coefficients
     return Estimate(
-        design=design,
-        diagnosis=diagnosis,
-        solution=solution,
-        predicted_s=design.scaled @ solution.coefficients,
+        design=design, rank=rank, groups=groups, solution=solution, predicted_s=predicted_s
     )
 
 
-def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> Problem:
+def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> solve.Problem:
     """Return what a fit of a design makes small."""
     error = recipe.model_error
     weights = 1.0 if error is None else error / np.hypot(error, design.noise)
     lower = design.function.lower
-    return Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
+    return solve.Problem(design.relative, recipe, row_weights=weights, lower=lower, prior=prior)
 
 
-def _share_cost(problem: Problem, diagnosis: Diagnosis, weights: Vector) -> Vector:
+def _share_cost(problem: solve.Problem, null: Matrix, norms: Vector, weights: Vector) -> Vector:
     """Share the cost of weights that nothing tells apart in proportion, if no time changes."""
-    null, norms = diagnosis.null_space, diagnosis.scale
-    if null is None or norms is None or not diagnosis.groups:
-        return weights
     inside = weights * norms
     concerned = np.any(np.abs(null) > _NOT_SHARED, axis=0)  # others keep their exact bounds
     spread = (inside - null.T @ (null @ inside)) / norms

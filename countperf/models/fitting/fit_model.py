@@ -10,43 +10,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from countperf import __version__
-from countperf.counting.counts import says_group_shape, transaction_roots
-from countperf.counting.structure.memory_hierarchy import (
-    ASSUMED,
-    UNKNOWN,
-    CountedCaches,
-    MemoryHierarchy,
-)
+from countperf.counting.structure import memory_hierarchy
+from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, View, property_unit
-from countperf.counting.vector import PropertyVector
+from countperf.counting.vector import PropertyVector, says_group_shape, transaction_roots
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
+from countperf.models import function as functions
 from countperf.models.correction import Correction
-from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
+from countperf.models.definition import ModelDefinition
 from countperf.models.explanation import weights_table
-from countperf.models.fitting import leaving_out
-from countperf.models.fitting.design import (
-    Design,
-    Estimate,
-    Observation,
-    build_design,
-    common_caches,
-    common_view,
-    estimate_design,
-    on_one_thread,
-    recipe_of,
-    weigh_by_noise,
-)
-from countperf.models.function import (
-    DERIVED,
-    NOTABLE_SHARE,
-    SHORTEST_LAUNCH_S,
-    Coverage,
-    FitQuality,
-    MeasurementSource,
-    Range,
-    Weight,
-)
+from countperf.models.fitting import design, leaving_out
+from countperf.models.fitting.design import Estimate, Observation
 from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
@@ -95,7 +70,7 @@ class FitResult(Result):
                 f"error: {error} (geometric means of relative errors)",
                 f"{short_name(self.weights.model)} model on {self.weights.device.slug},"
                 f" {len(self.observations)} cases,"
-                f" rank {self.estimate.diagnosis.rank} of {len(self.weights.unknowns)}",
+                f" rank {self.estimate.rank} of {len(self.weights.unknowns)}",
                 *expression,
             ],
             rows=[
@@ -116,14 +91,14 @@ class FitResult(Result):
                 "device": self.weights.device.slug,
                 "model": self.weights.model,
                 "cases": len(self.observations),
-                "rank": self.estimate.diagnosis.rank,
+                "rank": self.estimate.rank,
                 "verdicts": self.verdicts,
                 "weights": self.weights.to_object(),
             },
         )
 
 
-@on_one_thread
+@design.on_one_thread
 def fit(
     measurements: MeasurementSet,
     *,
@@ -140,17 +115,17 @@ def fit(
     the noise :math:`n_j` of a case and the model's own typical error :math:`e`.
     """
     kept = [m for m in measurements if m.purpose == "measurement"]
-    view, caches = common_view(kept), common_caches(kept)
+    view, caches = design.common_view(kept), design.common_caches(kept)
     counted = observations_of(kept)
     if not counted:
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
-    observations = _select_readable(counted, model, view)
+    observations = select_readable(counted, model, view)
     definition = _nonnegative(model) if nonnegative else model
-    recipe = recipe_of(definition)
-    design = build_design(observations, definition)
+    recipe = design.recipe_of(definition)
+    whole = design.build_design(observations, definition)
     if weigh_noise:
-        recipe = weigh_by_noise(design, recipe)
-    fitted = estimate_design(design, recipe)
+        recipe = design.weigh_by_noise(whole, recipe)
+    fitted = design.estimate_design(whole, recipe)
     if not fitted.solution.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")
     corrects = correct and definition.policy is not None
@@ -172,8 +147,7 @@ def fit(
         correction=correction,
     )
     verdicts = [
-        _rank_verdict(fitted),
-        _exercise_verdict(fitted.design),
+        *_judge_design(fitted),
         _error_verdict(observations, fitted, held_out, quality.coverage),
         _cases_verdict(observations, counted, kept),
     ]
@@ -188,13 +162,7 @@ def fit(
     )
 
 
-def says_overlap(measurements: Iterable[Measurement]) -> bool:
-    """Return whether some code was read with cycles that overlap; 0.2.0 read none."""
-    codes = [m.code for m in measurements if m.code and f"{CODE}cycles" in m.code]
-    return not codes or any(OVERLAPPED in code for code in codes)
-
-
-def _select_readable(
+def select_readable(
     cases: Sequence[Observation], model: ModelDefinition, view: View
 ) -> tuple[Observation, ...]:
     """Return the cases whose counts have what a model is made of; refuse where none has."""
@@ -263,7 +231,7 @@ def observations_of(measurements: Iterable[Measurement]) -> tuple[Observation, .
 def weight_set(
     observations: Sequence[Observation],
     fitted: Estimate,
-    quality: FitQuality,
+    quality: functions.FitQuality,
     header: Header,
     *,
     view: View,
@@ -281,11 +249,11 @@ def weight_set(
         counted_caches=caches,
         weights=_weights(fitted, header.device.device_type),
         ranges={
-            name: Range(largest=float(values.max()))
+            name: functions.Range(largest=float(values.max()))
             for name, values in fitted.design.scales.items()
             if np.any(values)
         },
-        indistinguishable=fitted.diagnosis.groups,
+        indistinguishable=fitted.groups,
         quality=quality,
         source=measurement_source(observations, header),
         correction=correction,
@@ -293,9 +261,11 @@ def weight_set(
     )
 
 
-def measurement_source(observations: Sequence[Observation], header: Header) -> MeasurementSource:
+def measurement_source(
+    observations: Sequence[Observation], header: Header
+) -> functions.MeasurementSource:
     """Say what weights rest on."""
-    return MeasurementSource(
+    return functions.MeasurementSource(
         cases=len(observations),
         unstable_cases=sum(not case.stable for case in observations),
         families=tuple(dict.fromkeys(case.family for case in observations)),
@@ -304,28 +274,28 @@ def measurement_source(observations: Sequence[Observation], header: Header) -> M
     )
 
 
-def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
-    design, solution = fitted.design, fitted.solution
+def _weights(fitted: Estimate, device_type: str) -> tuple[functions.Weight, ...]:
+    cases, solution = fitted.design, fitted.solution
     # where a launch is a notable part of some case, there is nothing to extrapolate below
-    notable_s = NOTABLE_SHARE * float(design.times_s.min())
-    has_short = notable_s <= SHORTEST_LAUNCH_S.get(device_type, 0.0)
-    grouped = {feature for group in fitted.diagnosis.groups for feature in group.features}
-    weights: list[Weight] = []
+    notable_s = functions.NOTABLE_SHARE * float(cases.times_s.min())
+    has_short = notable_s <= functions.SHORTEST_LAUNCH_S.get(device_type, 0.0)
+    grouped = {feature for group in fitted.groups for feature in group.features}
+    weights: list[functions.Weight] = []
     for i, (term, feature) in enumerate(fitted.function.columns):
-        values = design.counts[:, i]
+        values = cases.counts[:, i]
         above = values[values > 0]
         error = None  # at a bound, among inseparable unknowns, and without effect
         is_alone = fitted.function.keys[i] not in grouped
         if solution.covariance is not None and not solution.at_bound[i] and is_alone:
             error = max(float(solution.covariance[i, i]), 0.0) ** 0.5
         weights.append(
-            Weight(
+            functions.Weight(
                 feature=feature,
                 term=term,
                 value_s=float(solution.coefficients[i]),
                 standard_error_s=error,
-                unit=DERIVED
-                if feature in design.function.model.derived
+                unit=functions.DERIVED
+                if feature in cases.function.model.derived
                 else property_unit(feature),
                 smallest=None if has_short or not above.size else float(above.min()),
                 largest=float(values.max(initial=0.0)),
@@ -336,7 +306,7 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[Weight, ...]:
 
 def fit_quality(
     fitted: Estimate, held_out: Sequence[leaving_out.HeldOutCase], model_error: float | None
-) -> FitQuality:
+) -> functions.FitQuality:
     """Return the errors of a fit, in sample and on families that are left out."""
     known = [case for case in held_out if not math.isnan(case.predicted_s)]
     errors = [case.relative_error for case in known]
@@ -347,7 +317,7 @@ def fit_quality(
     number = len(known) if calibration is None else None
     times = (fitted.predicted_s.tolist(), fitted.design.times_s.tolist())
     held_out_times = [c.predicted_s for c in known], [c.measured_s for c in known]
-    return FitQuality(
+    return functions.FitQuality(
         in_sample_error=mean_error(fitted.relative_errors).value,
         held_out_error=mean_error(errors).value if errors else None,
         held_out_factor=leaving_out.find_held_out_factor(held_out) if counts else None,
@@ -392,37 +362,37 @@ def _check(name: str, problems: Sequence[str], otherwise: str, remedy: str) -> V
     return Verdict(name=name, passed=False, message="; ".join(problems), remedy=remedy)
 
 
-def _rank_verdict(fitted: Estimate) -> Verdict:
-    number = len(fitted.function.keys)
-    groups = "; ".join(" and ".join(group.features) for group in fitted.diagnosis.groups)
+def _judge_design(fitted: Estimate) -> list[Verdict]:
+    """Say which weights are determined, and what gets none."""
+    cases, number = fitted.design, len(fitted.function.keys)
+    groups = "; ".join(" and ".join(group.features) for group in fitted.groups)
     problem = (
-        f"{fitted.diagnosis.rank} of {number}: the measurements cannot tell apart {groups}; each"
+        f"{fitted.rank} of {number}: the measurements cannot tell apart {groups}; each"
         " group shares its cost in proportion"
     )
-    return _check(
-        "rank",
-        [problem] if groups else [],
-        f"full: {number} weights are all determined",
-        "measure kernels that have these properties in other proportions; until then trust"
-        " only kernels that have them in the same proportion",
-    )
-
-
-def _exercise_verdict(design: Design) -> Verdict:
-    lacking = {"never exercised": design.unexercised, "the model has no rule for": design.unknown}
-    return _check(
-        "exercise",
-        [f"{what}: {', '.join(names)}" for what, names in lacking.items() if names],
-        "every property of the kernels is exercised",
-        "these get no weight; measure kernels that exercise them at other parameters",
-    )
+    lacking = {"never exercised": cases.unexercised, "the model has no rule for": cases.unknown}
+    return [
+        _check(
+            "rank",
+            [problem] if groups else [],
+            f"full: {number} weights are all determined",
+            "measure kernels that have these properties in other proportions; until then trust"
+            " only kernels that have them in the same proportion",
+        ),
+        _check(
+            "exercise",
+            [f"{what}: {', '.join(names)}" for what, names in lacking.items() if names],
+            "every property of the kernels is exercised",
+            "these get no weight; measure kernels that exercise them at other parameters",
+        ),
+    ]
 
 
 def _error_verdict(
     observations: Sequence[Observation],
     fitted: Estimate,
     held_out: Sequence[leaving_out.HeldOutCase],
-    coverage: Coverage | None,
+    coverage: functions.Coverage | None,
 ) -> Verdict:
     """Say how well each family is predicted from the others, and where the fit does worst."""
     errors = fitted.relative_errors
@@ -456,11 +426,12 @@ def _error_verdict(
 
 def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches) -> Verdict:
     """Say whose caches a model of an execution policy has, and its kernels were counted for."""
-    if memory.name == UNKNOWN:
+    if memory.name == memory_hierarchy.UNKNOWN:
+        assumed = memory_hierarchy.ASSUMED
         return Verdict(
             name="memory",
             passed=False,
-            message=f"the caches of this device are not known; those of {ASSUMED} are assumed",
+            message=f"the caches of this device are not known; those of {assumed} are assumed",
             remedy="fit on the device itself, if it is a processor whose system reports its caches,"
             " or in Python pass model=load_fitted_model('structural', device, MemoryHierarchy(...))"
             " of countperf.models.shipped",

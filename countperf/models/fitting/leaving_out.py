@@ -24,24 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.errors import FitError, FitNotConvergedError
+from countperf.models import function as functions
 from countperf.models.correction import Correction, as_points, profile, similarity
 from countperf.models.definition import CODE, MISS, SPILL, CountValue
-from countperf.models.fitting.design import (
-    NORMAL_MEDIAN,
-    Design,
-    Estimate,
-    Observation,
-    estimate_design,
-    on_one_thread,
-)
+from countperf.models.fitting import design as designs
+from countperf.models.fitting.design import Design, Estimate, Observation
 from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
-from countperf.models.function import (
-    LEAST_SCATTER,
-    WORST_LOG_RATIO,
-    Calibration,
-    Coverage,
-    student_quantile,
-)
+from countperf.models.function import Calibration, Coverage
 from countperf.models.metrics import factor_between
 from countperf.steps import stepped
 
@@ -244,7 +233,7 @@ def leave_families_out(
     return tuple(sorted(cases, key=lambda case: families.index(case.family)))
 
 
-@on_one_thread
+@designs.on_one_thread
 def leave_out(
     labels: Sequence[str],
     design: Design,
@@ -261,7 +250,7 @@ def leave_out(
         predicted_s = np.empty(0)
         try:
             outside = design.of_cases(~inside, with_all=prior is not None)
-            fitted = estimate_design(outside, recipe, near=near, prior=prior)
+            fitted = designs.estimate_design(outside, recipe, near=near, prior=prior)
             if not fitted.solution.converged:
                 message = f"the solver stopped early: {fitted.solution.message}"
                 raise FitNotConvergedError(message)
@@ -353,9 +342,12 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
 
 def log_ratio(predicted_s: float, measured_s: float) -> float:
     """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
-    if predicted_s <= 0:
-        return -WORST_LOG_RATIO
-    return float(np.clip(np.log(predicted_s / measured_s), -WORST_LOG_RATIO, WORST_LOG_RATIO))
+    worst = functions.WORST_LOG_RATIO
+    return (
+        -worst
+        if predicted_s <= 0
+        else float(np.clip(np.log(predicted_s / measured_s), -worst, worst))
+    )
 
 
 def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: int) -> float:
@@ -367,8 +359,8 @@ def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: i
     reached = np.cumsum(shares[order])
     wanted = level * (1.0 + 1.0 / units) - 1e-12
     if wanted > 1.0:
-        scatter = max(float(np.sqrt(shares @ values**2)), LEAST_SCATTER)
-        return max(float(values.max()), student_quantile(level, units) * scatter)
+        scatter = max(float(np.sqrt(shares @ values**2)), functions.LEAST_SCATTER)
+        return max(float(values.max()), functions.student_quantile(level, units) * scatter)
     position = int(np.searchsorted(reached, wanted))
     return float(values[order[min(position, values.size - 1)]])
 
@@ -396,4 +388,4 @@ def log_scatter(
         return None
     if freedom is not None:
         return float(np.sqrt(logs @ logs / freedom))
-    return float(np.median(logs) / NORMAL_MEDIAN)
+    return float(np.median(logs) / designs.NORMAL_MEDIAN)

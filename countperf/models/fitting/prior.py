@@ -25,22 +25,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from countperf.counting.structure.memory_hierarchy import CountedCaches, MemoryHierarchy
 from countperf.devices.identity import DeviceIdentity, platform_prefix
 from countperf.documents import Document, Part
-from countperf.errors import FitError
 from countperf.measuring import Header
 from countperf.models.definition import ModelDefinition
-from countperf.models.fitting.design import (
-    Design,
-    Observation,
-    build_design,
-    estimate_design,
-    on_one_thread,
-)
-from countperf.models.fitting.fit_model import (
-    FitResult,
-    fit_quality,
-    measurement_source,
-    weight_set,
-)
+from countperf.models.fitting import design as designs
+from countperf.models.fitting import fit_model
+from countperf.models.fitting.design import Design, Observation
 from countperf.models.fitting.leaving_out import leave_families_out, log_scatter
 from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
 from countperf.models.function import ColumnKey, model_inputs
@@ -118,7 +107,7 @@ class KnownModel(Part):
             return self
         return self.without(lambda other: not is_alike(other, device))
 
-    def carried(self, device: DeviceIdentity) -> dict[str, float]:
+    def find_residuals(self, device: DeviceIdentity) -> dict[str, float]:
         """Return what logarithms of measured over fitted time a new device may have, by kernel."""
         carried: dict[str, list[float]] = {}
         for known in self.devices:
@@ -133,7 +122,7 @@ class KnownModel(Part):
         kept = tuple(device for device in self.devices if not left_out(device.device))
         return self.model_copy(update={"devices": kept})
 
-    def errors_on(self, device: DeviceIdentity, kernels: int) -> ExpectedErrors | None:
+    def find_errors_on(self, device: DeviceIdentity, kernels: int) -> ExpectedErrors | None:
         """Return the errors expected after so many kernels, if a known device has the platform."""
         if not self.errors or not any(is_alike(known.device, device) for known in self.devices):
             return None
@@ -355,7 +344,7 @@ class CalibrationResult(Result):
         )
 
 
-@on_one_thread
+@designs.on_one_thread
 def fit_with_prior(
     observations: Sequence[Observation],
     known: KnownModel,
@@ -364,52 +353,43 @@ def fit_with_prior(
     memory: MemoryHierarchy,
     caches: CountedCaches,
     noise: float = 0.0,
-) -> FitResult:
+) -> fit_model.FitResult:
     """Fit a model to few cases of a device, with a prior; `noise` widens intervals."""
-    observations = select_readable(observations, reads_code=known.kind == COMPILED)
     device = header.device
     definition = known.definition(device, memory)
-    design = build_design(observations, definition)
+    observations = fit_model.select_readable(observations, definition, "structure")
+    design = designs.build_design(observations, definition)
     columns = [column for column in known.columns if column[0] in definition.terms]
     design = design.with_columns(tuple(dict.fromkeys((*columns, *design.function.columns))))
     prior = prior_for(known.near(device), device, design.function.columns, guesses(design))
-    carried = known.carried(device)
+    carried = known.find_residuals(device)
     off = np.array([carried.get(case.kernel, 0.0) for case in observations])
     without = replace(design, times_s=design.times_s * np.exp(-off))
     recipe = prior_recipe(known.error)
-    fitted = estimate_design(without, recipe, prior=prior)
+    fitted = designs.estimate_design(without, recipe, prior=prior)
     held_out = leave_families_out(
         observations, fitted, recipe, design=without, prior=prior, parts=_FOLDS
     )
     fitted = replace(fitted, design=design)
-    quality = fit_quality(fitted, held_out, known.error)
-    expected = known.errors_on(device, len({case.kernel for case in observations}))
+    quality = fit_model.fit_quality(fitted, held_out, known.error)
+    expected = known.find_errors_on(device, len({case.kernel for case in observations}))
     if (own := quality.calibration) is not None:
         factor = 1.0
         if expected is not None:  # intervals are those of other devices, or wider ones
             errors = {f"log_errors_{n}": getattr(expected, f"log_error_{n}") for n in (90, 95)}
             own = own.model_copy(update=errors)
             factor = widening(quality.held_out_error, expected)
-        quality = quality.model_copy(update={"calibration": own.widened(factor, noise)})
-    weights = weight_set(observations, fitted, quality, header, view="structure", caches=caches)
-    return FitResult(
+        quality = quality.model_copy(update={"calibration": own.widen(factor, noise)})
+    weights = fit_model.weight_set(
+        observations, fitted, quality, header, view="structure", caches=caches
+    )
+    return fit_model.FitResult(
         weights=weights,
         verdicts=(),
-        observations=tuple(observations),
+        observations=observations,
         estimate=fitted,
         held_out=held_out,
     )
-
-
-def select_readable(observations: Sequence[Observation], *, reads_code: bool) -> list[Observation]:
-    """Return the cases that have what a model reads; refuse where there are none."""
-    cases = [case for case in observations if case.has_code or not reads_code]
-    if not cases:
-        raise FitError(
-            "no measured kernel has what the model reads: measure more kernels (countperf"
-            " calibrate goes on)"
-        )
-    return cases
 
 
 def prior_recipe(error: float) -> Recipe:
@@ -499,7 +479,7 @@ def rescale_weights(
         for case in observations
         if not find_missing(weights, model_inputs(weights.definition, case.counts))
     ]
-    cases = select_readable(complete, reads_code=weights.definition.reads_code)
+    cases = fit_model.select_readable(complete, weights.definition, "structure")
     split = [split_time(weights, case) for case in cases]
     expected, shares = (np.array(column) for column in zip(*split, strict=True))
     measured = np.array([case.time_s for case in cases])
@@ -518,10 +498,10 @@ def rescale_weights(
             "held_out_scatter": now,
         }
         if quality.calibration is not None:
-            changes["calibration"] = quality.calibration.widened(max(1.0, now / then), noise)
+            changes["calibration"] = quality.calibration.widen(max(1.0, now / then), noise)
         quality = quality.model_copy(update=changes)
     found = find_factors(expected, shares, measured, then).tolist()
     by_group = {None: 1.0, **dict(zip(GROUPS, found, strict=True))}
     rescaled = tuple(one.scale_by(by_group[group_of(one.feature)]) for one in weights.weights)
-    source = measurement_source(cases, header)
+    source = fit_model.measurement_source(cases, header)
     return weights.model_copy(update={"weights": rescaled, "quality": quality, "source": source})

@@ -121,19 +121,16 @@ class Problem:
                 "a term has no finite value for some case: a derived feature divides by zero, or"
                 " takes the logarithm of what is not positive"
             )
-        self.recipe = recipe
-        self.prior = prior
-        self.relative = relative
+        self.recipe, self.prior, self.relative = recipe, prior, relative
         self.row_weights = np.broadcast_to(np.asarray(row_weights, np.float64), len(relative))
         self.scale = np.ones(relative.shape[1])
+        self._floor, self._error, self._root = _FLOOR, 1.0, np.zeros((0, len(self.scale)))
         if prior is None:  # one unit of each weight contributes alike
             self.scale = _typical_sizes(relative)
         self.matrix = relative / self.scale
         self.low = np.broadcast_to(lower, self.scale.shape) * self.scale
-        self._floor = _FLOOR
         if prior is not None:
-            self._floor = 1e-300
-            self._error = recipe.model_error or 1.0
+            self._floor, self._error, self._root = 1e-300, recipe.model_error or 1.0, prior.root
             with np.errstate(divide="ignore"):
                 self.low = np.log(np.maximum(self.low, 0.0))
 
@@ -159,10 +156,8 @@ class Problem:
                 np.log(np.maximum(ratio, self._floor)),
                 np.log(self._floor) + ratio / self._floor - 1.0,
             )
-        if self.prior is None:
-            return residuals
-        away = self._error * (self.prior.root @ (unknowns - self.prior.mean))
-        return np.concatenate([residuals, away])
+        away = unknowns - (0.0 if self.prior is None else self.prior.mean)
+        return np.concatenate([residuals, self._error * (self._root @ away)])
 
     def jacobian(self, unknowns: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
@@ -171,9 +166,7 @@ class Problem:
         slopes = self.matrix if self.prior is None else self.matrix * np.exp(unknowns)
         ratio = self.matrix @ unknowns if self.prior is None else slopes.sum(axis=1)
         rows = slopes * (self.row_weights / np.maximum(ratio, self._floor))[:, np.newaxis]
-        if self.prior is None:
-            return rows
-        return np.concatenate([rows, self._error * self.prior.root])
+        return np.concatenate([rows, self._error * self._root])
 
     def cost(self, residuals: Vector) -> float:
         """Return half the sum of the losses of residuals; those of a prior are squares."""

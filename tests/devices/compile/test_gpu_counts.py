@@ -28,7 +28,6 @@ def test_tiled_product(capability: str) -> None:
     n, tiles, groups = 84, 3, 9
     kernel = GpuKernel(entry("published-matmul/tiled/28x28/f32").build(), capability)
     counts = kernel.counts({"n": n})
-
     assert counts.sub_groups == groups * 25
     assert counts.lanes["flop.fma.f32.1"] == n**3
     assert counts.instructions["flop.fma.f32.1"] == groups * 25 * n
@@ -46,7 +45,6 @@ def _triangle() -> Any:
 @pytest.mark.parametrize("every_group", [True, False])
 def test_partial_groups_and_triangular_loops(capability: str, every_group: bool) -> None:
     counts = GpuKernel(_triangle(), capability).counts({"n": 1000}, every_group=every_group)
-
     assert counts.assumed_groups == 0
     sums = counts.lanes["flop.fma.f32.1"] + counts.lanes.get("flop.mul.f32.1", 0)
     assert sums == 1000 * 1001 // 2
@@ -69,43 +67,34 @@ def test_tiles_that_a_group_loads_in_two_steps(capability: str) -> None:
     # 12 by 16 items load tiles of 12 by 16 and of 16 by 16 elements; in 4 by 3 groups, 3 times
     kernel = GpuKernel(entry("matmul-tiled/square/16x12/f32").build(), capability)
     counts = kernel.counts({"n": 48, "m": 48, "l": 48})
-
     assert counts.lanes["load.global.32"] == 12 * 3 * (12 * 16 + 16 * 16)
     assert counts.lanes["flop.fma.f32.1"] == 48**3
 
 
+def _additions(bounds: str, body: str, kind: str, capability: str, n: int) -> int:
+    domain, arguments = f"{{[i, j]: 0 <= i < 64 and {bounds}}}", f"a f32 n+64; out f32 64; n {kind}"
+    unit = lp.tag_inames(made(domain, body, arguments, assumptions=""), "i:l.0")
+    return GpuKernel(unit, capability).counts({"n": n}).lanes["flop.add.f32.1"]
+
+
 @capabilities
-def test_trip_counts_that_are_quotients_of_sizes(capability: str) -> None:
-    domain, body = "{[i, j]: 0 <= i < 64 and 0 <= 7*j < n}", "out[i] = sum(j, a[7*j + i])"
-    unit = made(domain, body, "a f32 n+64; out f32 64; n i32", assumptions="")
-    kernel = GpuKernel(lp.tag_inames(unit, "i:l.0"), capability)
-    for n in (7, 8, 100, 12_345):
-        counts = kernel.counts({"n": n})
-        assert counts.lanes["flop.add.f32.1"] == 64 * -(-n // 7)
+@pytest.mark.parametrize("n", [7, 8, 100, 12_345])
+def test_trip_counts_that_are_quotients_of_sizes(capability: str, n: int) -> None:
+    given = "0 <= 7*j < n", "out[i] = sum(j, a[7*j + i])", "i32", capability
+    assert _additions(*given, n) == 64 * -(-n // 7)
 
 
-def test_sizes_of_64_bits_on_blackwell() -> None:
-    domain, body = "{[i, j]: 0 <= i < 64 and 0 <= j < n - i}", "out[i] = sum(j, a[j + i])"
-    unit = made(domain, body, "a f32 n+64; out f32 64; n i64", assumptions="")
-    kernel = GpuKernel(lp.tag_inames(unit, "i:l.0"), "12.0")
-    for n in (1, 8, 100):
-        wanted = sum(max(0, n - i) for i in range(64))
-        assert kernel.counts({"n": n}).lanes["flop.add.f32.1"] == wanted
+@pytest.mark.parametrize("n", [1, 8, 100])
+def test_sizes_of_64_bits_on_blackwell(n: int) -> None:
+    given = "0 <= j < n - i", "out[i] = sum(j, a[j + i])", "i64", "12.0"
+    assert _additions(*given, n) == sum(max(0, n - i) for i in range(64))
 
 
 def _by_data() -> Any:
-    return made(
-        ["i<n", "[count] -> {[j]: 0 <= j < count}"],
-        """
-        for i
-            <> count = rows[i]
-            out[i] = sum(j, a[j])
-        end
-        """,
-        "rows i32 n; a f32 1000; out f32 n; n i32",
-        assumptions="",
-        split="i:32",
-    )
+    domains = ["i<n", "[count] -> {[j]: 0 <= j < count}"]
+    body = "for i\n<> count = rows[i]\nout[i] = sum(j, a[j])\nend"
+    arguments = "rows i32 n; a f32 1000; out f32 n; n i32"
+    return made(domains, body, arguments, assumptions="", split="i:32")
 
 
 def test_what_is_not_followed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, N802
+# ruff: noqa: ARG005, N802
 """Modules with the interface of CuPy; kernels run on the host.
 
 `FakeCupy` compiles with g++ what NVRTC would compile, and runs it by the emulator. A test can tell
@@ -28,7 +28,7 @@ SHARED_LIMIT = 48 * 1024
 class CUDARuntimeError(RuntimeError):
     """As CuPy's: a status, and a message that begins with its name."""
 
-    def __init__(self, status: int, text: str = "cudaErrorUnknown: unknown error") -> None:
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -36,7 +36,7 @@ class CUDARuntimeError(RuntimeError):
 class CUDADriverError(RuntimeError):
     """As CuPy's, which is not one of the runtime's."""
 
-    def __init__(self, status: int, text: str = "CUDA_ERROR_UNKNOWN: unknown error") -> None:
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = status
 
@@ -83,13 +83,25 @@ class FakeCupy:
             "warpSize": 32,
         }
         self.cuda = SimpleNamespace(
-            runtime=_Runtime(self, count),
+            runtime=SimpleNamespace(
+                CUDARuntimeError=CUDARuntimeError,
+                getDeviceCount=lambda: self.fail("count") or count,
+                getDeviceProperties=lambda device: dict(self.properties),
+                deviceGetAttribute=lambda attrib, device: {13: 1_980_000}[attrib],
+                memGetInfo=lambda: (self.free_bytes, 2**34),
+                driverGetVersion=lambda: 13010,
+                runtimeGetVersion=lambda: 13000,
+                memsetAsync=lambda ptr, value, size, stream: ctypes.memset(ptr, value, size),
+                memcpyAsync=lambda dst, src, size, kind, stream: (
+                    self.fail("memcpy") or ctypes.memmove(dst, src, size)
+                ),
+            ),
             driver=SimpleNamespace(CUDADriverError=CUDADriverError),
             memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
             compiler=SimpleNamespace(CompileException=CompileException),
             Device=lambda index: SimpleNamespace(use=lambda: setattr(self, "device", index)),
-            Stream=lambda **_: _Stream(self),
-            Event=lambda: _Event(self),
+            Stream=lambda **_: SimpleNamespace(ptr=7, synchronize=lambda: self.fail("synchronize")),
+            Event=self._make_event,
             Memory=lambda size: _Memory(self, size),
             get_elapsed_time=lambda begin, end: end.time_ms - begin.time_ms,
         )
@@ -114,6 +126,11 @@ class FakeCupy:
                 raise CompileException(str(error)) from error
         return _COMPILED[code], "code"
 
+    def _make_event(self) -> SimpleNamespace:
+        event = SimpleNamespace(time_ms=0.0, synchronize=lambda: self.fail("wait"))
+        event.record = lambda stream: setattr(event, "time_ms", self.clock_ms)
+        return event
+
     def fail(self, call: str) -> None:
         """Raise what the test wants at that call."""
         if call in self.failures:
@@ -129,67 +146,6 @@ def compiled_at_once(units: Mapping[str, Any], folder: Path) -> FakeCupy:
     sources = {name: generate_cuda(unit).source for name, unit in units.items()}
     module = EmulatedModule(sources, folder)
     return FakeCupy(folder, ready={source: (module, name) for name, source in sources.items()})
-
-
-class _Runtime:
-    CUDARuntimeError = CUDARuntimeError
-
-    def __init__(self, cupy: FakeCupy, count: int) -> None:
-        self._cupy = cupy
-        self._count = count
-
-    def getDeviceCount(self) -> int:
-        self._cupy.fail("count")
-        return self._count
-
-    def getDeviceProperties(self, index: int) -> dict[str, Any]:
-        assert 0 <= index < self._count
-        return dict(self._cupy.properties)
-
-    def deviceGetAttribute(self, attribute: int, index: int) -> int:
-        assert (attribute, index < self._count) == (13, True)
-        return 1_980_000
-
-    def memGetInfo(self) -> tuple[int, int]:
-        return self._cupy.free_bytes, 2**34
-
-    def driverGetVersion(self) -> int:
-        return 13010
-
-    def runtimeGetVersion(self) -> int:
-        return 13000
-
-    def memsetAsync(self, address: int, value: int, size: int, stream: int) -> None:
-        self._cupy.fail("memset")
-        ctypes.memset(address, value, size)
-
-    def memcpyAsync(self, target: int, source: int, size: int, kind: int, stream: int) -> None:
-        assert kind in (1, 2)
-        self._cupy.fail("memcpy")
-        ctypes.memmove(target, source, size)
-
-
-class _Stream:
-    ptr = 7
-
-    def __init__(self, cupy: FakeCupy) -> None:
-        self._cupy = cupy
-
-    def synchronize(self) -> None:
-        self._cupy.fail("synchronize")
-
-
-class _Event:
-    def __init__(self, cupy: FakeCupy) -> None:
-        self._cupy = cupy
-        self.time_ms = 0.0
-
-    def record(self, stream: _Stream) -> None:
-        assert stream.ptr == 7
-        self.time_ms = self._cupy.clock_ms
-
-    def synchronize(self) -> None:
-        self._cupy.fail("wait")
 
 
 class _Memory:
@@ -227,8 +183,6 @@ class FakeRawModule:
 
 
 class FakeRawKernel:
-    num_regs = 32
-    local_size_bytes = 0
     max_threads_per_block = 1024
     max_dynamic_shared_size_bytes = SHARED_LIMIT
     preferred_shared_memory_carveout = -1
@@ -245,7 +199,7 @@ class FakeRawKernel:
             for kind, extent in re.findall(r"__shared__ (\w+) \w+\[([\d* ]+)\]", code)
         )
 
-    def kernel(self, grid: Any, block: Any, args: Any, *, shared_mem: int, stream: _Stream) -> None:
+    def kernel(self, grid: Any, block: Any, args: Any, *, shared_mem: int, stream: Any) -> None:
         assert shared_mem <= self.max_dynamic_shared_size_bytes
         assert stream.ptr == 7
         assert all(isinstance(each, np.generic) for each in args)

@@ -20,8 +20,8 @@ from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
-from countperf.models.definition import OVERLAPPED, FeatureSpec, ModelDefinition, Term
-from countperf.models.fitting.fit_model import FitResult, fit, says_overlap
+from countperf.models.definition import FeatureSpec, ModelDefinition, Term
+from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.metrics import evaluate, evaluate_ranking
@@ -85,7 +85,7 @@ def weights() -> WeightSet:
 
 
 def fit_model(some: MeasurementSet, name: str = "compiled") -> FitResult:
-    model = load_fitted_model(name, some.device, overlapped=says_overlap(some))
+    model = load_fitted_model(name, some.device)
     return fit(some, model=model, correct=False)
 
 
@@ -177,19 +177,10 @@ def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
         evaluate_ranking(weights(), variant)
     with pytest.raises(PredictionError, match=r"the kernel was read.*read it again"):
         weights().predict(with_its_code(**{"code.cycles": 6400}), n=64)
-    assert fit_model(some).weights.definition.reads_code
-    lines = [*some.measurements]
-    assert lines[0].code
-    lines[0] = lines[0].model_copy(
-        update={"code": lines[0].code | {"code.cycles": 9, OVERLAPPED: 8}}
-    )
-    mixed = replace(some, measurements=tuple(lines))
     pattern = ModelDefinition(name="mine", policy=POLICY, terms={"code": Term(charged=("code.*",))})
     with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
-        fit_model(mixed)
-    with pytest.raises(PredictionError, match=r"case 'k23.*read it again"):
-        fit(mixed, model=pattern, correct=False)
-    assert not fit_model(mixed, "structural").weights.definition.reads_code
+        fit(some, model=pattern, correct=False)
+    assert not fit_model(some, "structural").weights.definition.reads_code
 
 
 def test_documents_keep_it(tmp_path: Path) -> None:
@@ -329,7 +320,6 @@ def test_the_model_that_predicts_is_judged(
     stored: str,
 ) -> None:
     evaluation = fitting.evaluate(measurements(), weights=stored, model=model)
-
     assert short_name(evaluation.model) == judge
     assert remark in " ".join(evaluation.remarks)
     assert bool(remark) is bool(evaluation.remarks)
@@ -360,7 +350,6 @@ def test_without_a_compiler_the_structural_model_predicts_and_says_why(
 ) -> None:
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity])
     monkeypatch.setattr(fits, "why_no_code", lambda _: "no objdump found")
-
     assert choose_weights(stored).why == "model structural: no objdump found"
 
 
@@ -372,9 +361,7 @@ def test_fits_are_listed_with_the_error_of_the_model_that_predicts(
     monkeypatch.setattr(fits, "list_fits", lambda: {"one": found})
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity] if here else [])
     monkeypatch.setattr(fits, "why_no_code", lambda _: "")
-
     (row,) = fits.available_weights()
-
     quality = load_weights(stored, model=model).quality
     assert quality is not None
     assert (row.model, row.held_out_error) == (model, quality.held_out_error)

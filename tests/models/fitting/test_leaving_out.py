@@ -18,7 +18,7 @@ from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import DocumentError, FitError, FitNotConvergedError
 from countperf.measuring import PURPOSES
-from countperf.models.correction import CORRECTION, as_points, profile, similarity
+from countperf.models.correction import as_points, profile, similarity
 from countperf.models.definition import FeatureSpec
 from countperf.models.fitting.design import Estimate, Observation
 from countperf.models.fitting.fit_model import FitResult, fit
@@ -39,6 +39,7 @@ from countperf.models.fitting.leaving_out import (
 )
 from countperf.models.library import load_weights
 from countperf.models.metrics import Evaluation, evaluate
+from countperf.models.predictions import CORRECTION
 from countperf.models.shipped import LINEAR, load_fitted_model, structural
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import (
@@ -62,7 +63,6 @@ def _held_out(family: str, ratio: float, *, name: str = "c", **more: bool) -> He
 
 def test_families_count_the_same_whatever_their_size() -> None:
     cases = [_held_out("a", 1.1)] * 9 + [_held_out("b", 1.9)]
-
     assert find_held_out_factor(cases) == pytest.approx((1.1 * 1.9) ** 0.5)
 
 
@@ -76,7 +76,6 @@ def test_factors_are_the_same_both_ways_and_count_up_to_a_limit() -> None:
 def test_kernels_that_only_launch_do_not_count() -> None:
     empty = _held_out("empty", 1e-9, overhead_only=True)
     cases = [_held_out(family, 1.1) for family in "abc"]
-
     assert find_held_out_factor([*cases, empty]) == find_held_out_factor(cases)
     assert interval_calibration([*cases, empty]) == interval_calibration(cases)
 
@@ -93,21 +92,18 @@ def test_kernels_that_judge_fits_are_never_looked_at() -> None:
     bait = measure(baits, weights=dict.fromkeys(TRUE_WEIGHTS, 1.0))
     both = replace(alone, measurements=(*alone.measurements, *bait.measurements))
     assert {m.purpose for m in both} == {"measurement", "test", "application", "variant"}
-
     assert fit(both).weights == fit(alone).weights
 
 
 @pytest.mark.parametrize(("level", "expected"), [(0.5, 10.0), (0.9, 18.0), (0.95, 19.0)])
 def test_the_quantile_is_that_of_split_conformal_prediction(level: float, expected: float) -> None:
     values = np.random.default_rng(0).permutation(np.arange(1.0, 20.0))
-
     # the k-th smallest of n with k = ceil(level (n + 1))
     assert conformal_quantile(values, np.full(19, 1 / 19), level, units=19) == expected
 
 
 def test_the_quantile_of_few_families_is_that_of_as_few_values() -> None:
     values = np.repeat(np.arange(1.0, 10.0), 100)  # the cases of a family are the same
-
     for level, expected in ((0.8, 8.0), (0.9, 9.0)):
         assert conformal_quantile(values, np.full(900, 1 / 900), level, units=9) == expected
     assert conformal_quantile(values, np.full(900, 1 / 900), 0.8, units=900) == 8.0
@@ -129,7 +125,6 @@ def test_intervals_cover_new_families_as_often_as_they_say(families: int) -> Non
         new = abs(shared[-1] + random.normal(0, 0.1))
         covered["0.9"].append(new <= calibration.log_errors_90)
         covered["0.95"].append(new <= calibration.log_errors_95)
-
     # 150 trials: a share of 0.9 is known to 0.024, one of 0.95 to 0.018
     assert np.mean(covered["0.9"]) == pytest.approx(0.9, abs=0.07)
     assert np.mean(covered["0.95"]) == pytest.approx(0.95, abs=0.055)
@@ -137,7 +132,6 @@ def test_intervals_cover_new_families_as_often_as_they_say(families: int) -> Non
 
 def test_coverage_is_judged_by_the_other_families() -> None:
     cases = [_held_out(f"f{k}", float(np.exp(0.1 * k))) for k in range(1, 5)]
-
     coverage = coverage_without_own_family(cases)
     assert coverage is not None
     assert (coverage.share_90, coverage.share_95, coverage.families) == (1.0, 1.0, 4)
@@ -154,9 +148,7 @@ def test_scatter_splits_into_between_and_within_kernels() -> None:
     random = np.random.default_rng(9)
     shared = random.normal(0, 0.5, 400)
     logs = np.concatenate([own + random.normal(0, 0.1, 4) for own in shared])
-
     between, within = scatter_of_kernels(logs, [f"k{i // 4}" for i in range(logs.size)])
-
     # 400 kernels tell a standard deviation to 3.5 %, 1200 degrees of freedom to 2 %
     assert between == pytest.approx(0.5, rel=0.12)
     assert within == pytest.approx(0.1, rel=0.07)
@@ -170,7 +162,6 @@ def _describe_left_out(cases: Sequence[Observation]) -> tuple[HeldOutCase, ...]:
 
 def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None:
     held_out = {case.name: case for case in _describe_left_out(observe_all())}
-
     # loads at stride 1 occur nowhere else; "pairs" has the only loads at stride 2
     undetermined = {case.family for case in held_out.values() if np.isnan(case.predicted_s)}
     assert undetermined == {"stride1", "stride2", "arithmetic"}
@@ -183,9 +174,7 @@ def test_a_family_is_predicted_from_the_others_where_they_determine_it() -> None
 def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> None:
     code = {"code.all": 12, "code.other": 12, "spill.all.load": 1}
     cases = [replace(case, counts={**case.counts, **code}) for case in observe_all()]
-
     held_out = _describe_left_out(cases)
-
     assert {case.family for case in held_out if case.overhead_only} == {"empty"}
 
 
@@ -197,7 +186,6 @@ def test_a_fit_that_stops_early_says_so() -> None:
     model = load_fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
-
     with pytest.raises(FitNotConvergedError, match="without the family"):
         leave_families_out(cases, whole, hasty)
 
@@ -216,9 +204,7 @@ def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
             },
         ).observe()
     ]
-
     held_out = _describe_left_out(cases)
-
     assert [np.isnan(case.predicted_s) for case in held_out if case.family == "one"] == [True] * 3
     assert all(
         case.relative_error == pytest.approx(0, abs=1e-9)
@@ -229,9 +215,7 @@ def test_a_family_that_needs_weights_apart_is_not_predicted() -> None:
 
 def test_scatter_is_the_standard_deviation_of_normal_logarithms() -> None:
     logs = np.random.default_rng(7).normal(0, 0.3, 20001)
-
     scatter = log_scatter(np.exp(logs).tolist(), [1.0] * logs.size)
-
     # the median of 20001 absolute values is known to 1 %
     assert scatter == pytest.approx(0.3, rel=0.03)
 
@@ -251,7 +235,6 @@ def test_what_judges_fits_is_never_fitted_and_evaluated_by_purpose(tmp_path: Pat
     known = measure((*KERNELS, TEST_KERNEL))
     both = replace(known, measurements=(*measure((unseen,), weights=slow), *known.measurements))
     weights = fit(known).weights
-
     assert fit(both).weights.weights == weights.weights
     evaluation = fitting.evaluate(both, weights=weights)
     parts = evaluation.by_purpose()
@@ -275,7 +258,6 @@ def test_an_evaluation_marks_what_has_no_weight_and_needs_counts() -> None:
     )
     weights = fit(measure()).weights
     measured = measure((kernel,), weights={"launches": 4e-6, "flop.div.f32": 1e-10})
-
     assert [case.complete for case in evaluate(weights, measured).cases] == [False] * 3
     with pytest.raises(FitError, match="no counted measurement"):
         evaluate(weights, measure((TEST_KERNEL,), uncounted=["stencil"]))
@@ -348,9 +330,7 @@ def means_of(fitted: Estimate, cases: list[Observation], names: Sequence[str]) -
 def test_what_is_learnt_is_a_gaussian_process_over_means_of_kernels() -> None:
     cases = observed()
     fitted = estimate(cases, MODEL, recipe_of(MODEL))
-
     learnt = learn_correction(fitted, cases)
-
     assert learnt is not None
     assert learnt.kernels == tuple(sorted({case.kernel for case in cases}))
     means = means_of(fitted, cases, learnt.kernels)
@@ -380,7 +360,6 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
     )
     others = [case for case in cases if case.family != "f2"]
     without = leave_families_out(others, estimate(others, MODEL, recipe), recipe)
-
     (case,) = [case for case in held_out if case.name == f"k23/n={2**14}"]
     near = estimate(others, MODEL, recipe)
     whole = estimate(cases, MODEL, recipe)
@@ -404,7 +383,6 @@ def test_families_left_out_are_corrected_by_the_others_alone() -> None:
 
 def test_a_correction_ships_where_families_left_out_are_predicted_better_so() -> None:
     correction = weights().correction
-
     assert correction is not None
     qualities = weights().quality, fitted(1.6, correct=False).weights.quality
     better, worse = ((q and q.held_out_factor) or 0.0 for q in qualities)
@@ -417,7 +395,6 @@ def test_a_correction_ships_where_families_left_out_are_predicted_better_so() ->
 def test_predictions_are_multiplied_and_say_so() -> None:
     corrected, plain = (w.predict(NEW, n=4096) for w in (weights(), uncorrected()))
     corrected_s, plain_s = float(corrected.time_s), float(plain.time_s)
-
     of_item = 24 * WEIGHTS[ADD] + 2 * WEIGHTS[LOAD] + WEIGHTS[STORE]
     true_s = 1.6 * (WEIGHTS["launches"] + 4096 * (WEIGHTS["groups"] + 256 * of_item))
     assert abs(plain_s / true_s - 1) > 0.05
@@ -439,11 +416,10 @@ def test_predictions_are_multiplied_and_say_so() -> None:
 def test_arrays_and_compiled_functions_give_the_same_times() -> None:
     sizes = np.array([[64, 256, 1024], [4096, 2**14, 2**16]])
     cost = weights().compile(NEW)
-
     times = weights().predict(NEW, n=sizes).time_s
-
     single = [[float(weights().predict(NEW, n=int(n)).time_s) for n in row] for row in sizes]
-    assert times.tolist() == cost(n=sizes).tolist() == single
+    assert np.array_equal(times, single)
+    assert np.array_equal(cost(n=sizes), single)
     assert cost(n=4096) == single[1][0]
     assert pickle.loads(pickle.dumps(cost))(n=4096) == cost(n=4096)
 
@@ -451,16 +427,13 @@ def test_arrays_and_compiled_functions_give_the_same_times() -> None:
 def test_anchors_correct_what_is_left() -> None:
     made = weights().predict(NEW, n=64)
     time_s = 1.25 * float(weights().predict(NEW, n=1024).time_s)
-
     assert 1.0 < made.anchored(({"n": 1024}, time_s)).time_s / made.time_s <= 1.25
 
 
 def test_a_document_keeps_it(tmp_path: Path) -> None:
     path = tmp_path / "pocl-testchip" / "weights.json"
     weights().write_file(path)
-
     read = load_weights(path)
-
     assert read.model_copy(update={"name": ""}) == weights()
     assert read.predict(NEW, n=999).time_s == weights().predict(NEW, n=999).time_s
 
@@ -476,6 +449,5 @@ def test_a_document_keeps_it(tmp_path: Path) -> None:
 def test_damaged_corrections_are_refused(change: dict[str, object], complaint: str) -> None:
     content = weights().to_object()
     content["correction"] |= change
-
     with pytest.raises(DocumentError, match=complaint):
         WeightSet.from_object(content)

@@ -42,9 +42,7 @@ def _arrays(problem: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 def test_certified_values_follow_from_the_data_in_rational_arithmetic(problem: Problem) -> None:
     rows = [[Fraction(entry) for entry in row] for row in problem.rows]
-
     exact = exact_least_squares(rows, [Fraction(entry) for entry in problem.target])
-
     # 15 certified digits
     assert [float(c) for c in exact.coefficients] == pytest.approx(problem.coefficients, rel=1e-14)
     assert exact.standard_errors == pytest.approx(problem.standard_errors, rel=1e-14)
@@ -62,7 +60,6 @@ def test_coefficients_and_standard_errors_reach_the_certified_ones(
     problem: Problem, digits: int
 ) -> None:
     solution = least_squares(*_arrays(problem))
-
     assert solution.rank == len(problem.coefficients)
     assert solution.coefficients == pytest.approx(problem.coefficients, rel=10.0**-digits)
     assert solution.covariance is not None
@@ -81,9 +78,7 @@ def test_random_problems_of_full_rank_agree_with_rational_arithmetic(
     matrix: NDArray[np.int64], target: NDArray[np.int64]
 ) -> None:
     assume(np.linalg.matrix_rank(matrix) == 3)
-
     solution = least_squares(matrix.astype(float), target.astype(float))
-
     exact = exact_least_squares(
         [[Fraction(int(entry)) for entry in row] for row in matrix],
         [Fraction(int(entry)) for entry in target],
@@ -104,10 +99,8 @@ def test_units_of_the_columns_change_nothing_but_units(
     assume(np.linalg.matrix_rank(matrix) == 3)
     units = 10.0 ** np.array(exponents)
     target = np.arange(1.0, 8.0)
-
     plain = least_squares(matrix.astype(float), target)
     scaled = least_squares(matrix * units, target)
-
     assert scaled.rank == plain.rank
     assert scaled.coefficients * units == pytest.approx(plain.coefficients, rel=1e-7, abs=1e-9)
 
@@ -117,9 +110,7 @@ def test_cost_of_inseparable_columns_is_shared_in_proportion(nonnegative: bool) 
     # columns 2 : 1 : 1, and an independent one
     base = np.array([1.0, 2.0, 3.0, 4.0])
     matrix = np.column_stack([2 * base, base, base, np.ones(4)])
-
     solution = least_squares(matrix, 6 * base + 5, nonnegative=nonnegative)
-
     assert solution.rank == 2
     # each of the three takes 2 of the 6, whatever its unit
     assert solution.coefficients == pytest.approx([1, 2, 2, 5], rel=1e-6)
@@ -127,7 +118,6 @@ def test_cost_of_inseparable_columns_is_shared_in_proportion(nonnegative: bool) 
 
 def test_few_rows_have_no_covariance_and_the_solution_of_smallest_norm() -> None:
     square, wide = (least_squares(m, m.sum(axis=1)) for m in (np.eye(3), np.ones((1, 2))))
-
     assert (square.degrees_of_freedom, square.covariance) == (0, None)
     assert (wide.rank, wide.coefficients.tolist()) == (1, pytest.approx([1.0, 1.0]))
 
@@ -146,9 +136,7 @@ def test_bounded_solutions_agree_with_an_independent_solver(
 ) -> None:
     condition = np.linalg.cond(matrix)
     assume(condition < 1e3)
-
     solution = least_squares(matrix, target, nonnegative=True)
-
     _, residual = nnls(matrix, target)
     # the penalty p = 1e-7 |A|_F leaves p^2 / s_min^2 of the target, and |A|_F <= 2 s_max
     penalized = 4e-14 * condition**2 * np.linalg.norm(target)
@@ -164,9 +152,7 @@ def test_quick_bounded_solutions_agree_with_an_independent_solver(
     random = np.random.default_rng(rows)
     matrix, target = random.normal(size=(rows, 5)), random.normal(size=rows)
     low = np.broadcast_to(lower, 5)
-
     solution = minimize_within_bounds(matrix, target, low)
-
     expected = lsq_linear(matrix, target, bounds=(low, np.inf), method="trf", tol=1e-14)
     assert np.all(solution >= low)
     assert np.linalg.norm(matrix @ solution - target) == pytest.approx(
@@ -177,9 +163,7 @@ def test_quick_bounded_solutions_agree_with_an_independent_solver(
 def test_a_triangle_has_the_squares_of_the_whole_but_for_a_constant() -> None:
     random = np.random.default_rng(2)
     matrix, target = random.normal(size=(30, 4)), random.normal(size=30)
-
     triangle, reduced = triangular(matrix, target)
-
     assert triangle.shape == (4, 4)
     whole, small = (
         [np.sum((a @ x - b) ** 2) for x in ([0.0, 0, 0, 0], [1, -2, 3, 0.5])]
@@ -190,9 +174,7 @@ def test_a_triangle_has_the_squares_of_the_whole_but_for_a_constant() -> None:
 
 def test_a_coefficient_at_its_bound_says_so_and_has_no_variance() -> None:
     matrix = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-
     solution = least_squares(matrix, np.array([1.1, -1.0, 0.9]), nonnegative=True)
-
     assert solution.at_bound.tolist() == [False, True]
     assert solution.coefficients == pytest.approx([1.0, 0.0])
     assert solution.covariance is not None

@@ -186,10 +186,8 @@ def test_lines_keep_them_and_cases_without_them_are_left_out_and_named(tmp_path:
     replace(measured(), measurements=tuple(lines)).write_file(tmp_path / "lines.jsonl")
     text = (tmp_path / "lines.jsonl").read_text()
     assert text.count("transactions.32x128.load") == len(SIZES[known])
-    stored = MeasurementSet.read_text(text)
-
+    stored = MeasurementSet.read_lines(text.splitlines())
     result = fit(stored, model=MODEL)
-
     assert {case.kernel for case in result.observations} == {known}
     verdict = next(v for v in result.verdicts if v.name == "cases")
     assert not verdict.passed

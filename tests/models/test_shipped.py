@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import countperf
+from countperf import __version__
 from countperf.counting.structure.issue import (
     ExecutionPolicy,
     IssuedEvents,
@@ -17,11 +18,20 @@ from countperf.counting.structure.issue import (
     Unit,
     apply_policy,
 )
+from countperf.devices.parameters import load_device
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import list_fits, load_weights
 from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural
+from measurement_kernels.catalog import entry
+from tests.counting.test_stevens2016_table2 import (
+    KERNELS,
+    count_powers_as_written,
+    paper_counts,
+    printed_rows,
+)
 from tests.kernels import made
 from tests.models.builders import make_device
+from write_paper_weights import paper_weights
 
 CPU_FITS = [
     f"{runtime}-{chip}"
@@ -42,7 +52,6 @@ def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
     inputs = model_inputs(model := structural(ExecutionPolicy(units=2)), {**COUNTS, "groups": 3})
     function = ModelFunction(model=model, columns=tuple(inputs.values))
     values = np.array(list(inputs.values.values()))
-
     # 20 accesses of vectors and 5 that lead to other lines, of which 5 come back too late
     expected = 1 + 4 / 3 * (3 + 10 + 25 + 5 + 40)
     assert function.scale_values(values, inputs.variables).sum() == pytest.approx(expected)
@@ -72,7 +81,6 @@ def test_what_is_issued_stays_as_it_is(step: str) -> None:
 
 def test_the_name_is_short_and_the_description_says_the_policy() -> None:
     policy = ExecutionPolicy(width=8, units=2)
-
     assert structural(policy).name == "structural"
     assert policy.text in structural(policy).description
 
@@ -124,9 +132,7 @@ def test_masked_loads_of_local_memory_are_charged_as_others_and_said(slug: str) 
     column = next(column for column in counts.values if column[1] == masked)
     plain = (column[0], "issue.vector.lmem.load.shifted")
     both = counts.values[column] + counts.values.get(plain, 0.0)
-
     found = countperf.predict(prefetched(), n=1000, weights=weights)
-
     assert masked not in weights.by_feature
     assert found.complete
     charged = found.breakdown[plain[1]]
@@ -148,3 +154,43 @@ def test_masked_accesses_are_charged_as_the_likeliest_others_that_have_a_weight(
     of_global = ("work", "issue.vector.gmem.load.masked")
     function = ModelFunction(model=LINEAR, columns=(("work", "issue.vector.gmem.load.next"),))
     assert function.find_column(of_global) == of_global
+
+
+NAME = "amd-r9-fury-stevens2016"
+
+
+def test_what_ships_is_what_the_paper_printed() -> None:
+    weights, known = load_weights(NAME), load_device("amd-r9-fury")
+    assert weights.model_copy(update={"written_by": __version__, "name": ""}) == paper_weights()
+    assert len(weights.weights) == 16
+    assert (weights.device.slug, weights.device.compute_units) == (known.slug, 56)
+    assert weights.quality is None
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "predicted_ms"),
+    [
+        (row["kernel"], int(row["n"]), float(row["predicted_ms"]))
+        for row in printed_rows("stevens2016_table1_r9fury.csv")
+    ],
+)
+def test_they_predict_the_papers_column(kernel: str, n: int, predicted_ms: float) -> None:
+    name, sizes = KERNELS[kernel]
+    unit = entry(name).build()
+    counts: dict[str, Any] = paper_counts(count_powers_as_written(unit), unit, sizes(n))
+    weights = load_weights(NAME)
+    named = tuple(weight.feature for weight in weights.weights)
+    prediction = weights.predict({n: count for n, count in counts.items() if n.startswith(named)})
+    # weights and times have two or three digits
+    assert prediction.time_s * 1e3 == pytest.approx(predicted_ms, rel=0.02, abs=0.006)
+
+
+def test_kernels_are_predicted_by_what_a_device_executes() -> None:
+    # the skinny product's tiles are whole work groups: both conventions agree but for fetches
+    prediction = countperf.predict(
+        "matmul-skinny/16x16/f32", {"n": 512, "m": 4096, "l": 512}, weights=load_weights(NAME)
+    )
+    assert prediction.time_s == pytest.approx(sum(prediction.breakdown.values()))
+    assert prediction.breakdown["launches"] == pytest.approx(1.29e-4)
+    # 2 n m l loads from local memory
+    assert prediction.breakdown["lmem.load.32"] == pytest.approx(-1.76e-12 * 2 * 512 * 4096 * 512)

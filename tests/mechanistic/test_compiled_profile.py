@@ -10,16 +10,11 @@ import pytest
 from countperf.devices.parameters import load_device
 from countperf.errors import CountingError, ModelNotApplicableError, ParameterError
 from countperf.machine_code.sass_instruction import parse_sass
-from countperf.machine_code.warp import WarpProgram, launched
-from countperf.mechanistic import sass
+from countperf.machine_code.warp import WarpProgram, launch_sub_group
+from countperf.mechanistic import compiled_profile
+from countperf.mechanistic import profile as base
+from countperf.mechanistic.compiled_profile import SassLatencies, analyze_sass, graph_of
 from countperf.mechanistic.merpsys import MerpsysModel
-from countperf.mechanistic.profile import (
-    InstructionGraph,
-    KernelProfile,
-    LaunchConfiguration,
-    ProfiledKernel,
-)
-from countperf.mechanistic.sass import SassLatencies, analyze_sass, graph_of
 
 _CODE = """
 MOV R1, c[0x0][0x20]
@@ -96,11 +91,11 @@ def test_numbers_are_those_of_the_paper() -> None:
 
 
 def test_a_profile_takes_the_numbers() -> None:
-    launch = LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
-    bare = ProfiledKernel(profile=KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch)
-
+    launch = base.LaunchConfiguration(work_items_per_group=256, num_groups=39063, occupancy=8)
+    bare = base.ProfiledKernel(
+        profile=base.KernelProfile(name="saxpy2", gmem_bytes=384), launch=launch
+    )
     analyzed = SAXPY.apply_to(bare, 32)
-
     assert analyzed.profile.latency_bound == 1710
     assert analyzed.profile.ins_cuda == 151
     prediction = MerpsysModel(device=load_device("nvidia-gtx-970")).predict(analyzed)
@@ -119,7 +114,6 @@ def test_labels_of_newer_listings() -> None:
         /*0040*/                   BRA `(.L_x_2);
 """
     analyzed = analyze_sass(text)["k"]
-
     # MOV, then its result (6); FFMA, issue (3), branch (12); the replacement of the group
     assert [part.critical_path for part in analyzed.segments] == [6, 15, 150]
 
@@ -143,7 +137,6 @@ FADD R4, R1, R1
 EXIT
 """
     analyzed = analyze_sass(_listing(code))["saxpy2"]
-
     assert [part.loops for part in analyzed.segments] == [(), (0,), (0, 1), (0,), ()]
     # MOV, whose result the loop reads; two MOVs, the second waited for; FADD and IADD issue one
     # after the other (3 + 3), then the branch that is taken (12); FADD, branch; the replacement
@@ -244,9 +237,11 @@ EXIT
 """
 
 
-def _graph(code: str) -> InstructionGraph:
+def _graph(code: str) -> base.InstructionGraph:
     instructions = parse_sass(_listing(code))["saxpy2"]
-    executed = WarpProgram(instructions).executed(*launched({}, (0, 0, 0), (32, 1, 1), 0))
+    executed = WarpProgram(instructions).follow_lanes(
+        *launch_sub_group({}, (0, 0, 0), (32, 1, 1), 0)
+    )
     return graph_of("saxpy2", instructions, executed)
 
 
@@ -256,7 +251,7 @@ def test_a_graph_follows_registers_through_the_loop() -> None:
         *("select.i32", "select.i32", *loop, *loop, "store.local.32", "barrier"),
         *("load.local.64", "special.f32", "mul.f32", "store.global.32", "branch.i32"),
     ]
-    assert _graph(_STAGED) == InstructionGraph(
+    assert _graph(_STAGED) == base.InstructionGraph(
         names,
         [
             *((2, 3), (1, 4), (4, 5), (5, 6)),
@@ -273,7 +268,7 @@ def test_a_graph_follows_registers_through_the_loop() -> None:
 def test_what_has_no_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelNotApplicableError, match=r"RED\.E\.ADD at 0x8 .* has no class"):
         _graph("RED.E.ADD [R2], R1\nEXIT")
-    monkeypatch.setattr(sass, "MAX_INSTRUCTIONS", 18)
+    monkeypatch.setattr(compiled_profile, "_MOST_INSTRUCTIONS", 18)
     with pytest.raises(ParameterError, match="more than 18 instructions") as raised:
         _graph(_STAGED)
     assert raised.value.parameter == "max_instructions"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from countperf.measuring.size_choice import (
     SizeLimits,
     calibrate,
     choose_sizes,
+    limit_memory,
     measure_launch_overhead,
     measure_limits,
-    memory_limit,
     time_case,
 )
 from countperf.steps import listening
@@ -53,47 +52,35 @@ class Entry:
         return make_case(self.name, n, memory=memory, family=self.family)
 
 
-def _linear(seconds_per_element: float) -> Callable[[KernelCase], tuple[float, float]]:
-    return lambda case: (seconds_per_element * case.parameters["n"], 0.0)
-
-
-def _time(case: str, turn: int, run: int) -> float:
-    del turn, run
-    return 1e-7 * int(case.rpartition("=")[2])
+CHOICES: dict[str, tuple[Any, ...]] = {
+    # 1e-4 s is reached at 1000 elements, so from 2**10 on
+    "beyond the overhead": ({}, (1e-7, 1), 0, {}, (10, 11, 12, 13), ""),
+    # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12 is
+    # still clearly longer than a launch
+    "all sizes from a smaller one are better than some": (
+        *({}, (1e-7, 1), 0, {"overhead_factor": 100.0, "max_run_s": 5e-3}, (12, 13, 14, 15)),
+        "longer than 0.005 s",
+    ),
+    "memory": ({"bytes_per_element": 4}, (1e-9, 1), 0, {}, (17, 18), "more than 1048576 byte of"),
+    "time": ({"exponent_steps": (0, 2, 4, 6, 8)}, (1e-8, 2), 0, {}, (7, 9, 11), "longer than 0.1"),
+    "time to set up": ({}, (1e-4, 0), 1 / 8, {}, (2, 3), "to set up"),
+    "too fast": (
+        {"exponents": range(2, 5)},
+        (1e-9, 1),
+        0,
+        {},
+        (4, 5, 6, 7),
+        "no size takes",
+    ),
+    "refused": ({"largest": 12}, (1e-7, 1), 0, {}, (10, 11, 12), "no array has"),
+    "slow at any size": ({}, (0.05, 1), 0, {}, (2,), "longer than"),
+    "hopeless": ({}, (1.0, 1), 0, {}, (), "longer than"),
+}
 
 
 @pytest.mark.parametrize(
-    ("entry", "run_s", "setup_s", "limits", "exponents", "reason"),
-    [
-        # 1e-4 s is reached at 1000 elements, so from 2**10 on
-        pytest.param({}, (1e-7, 1), 0, {}, (10, 11, 12, 13), "", id="beyond the overhead"),
-        # 1e-3 s is reached from 2**14 on, but of 2**14 to 2**17 only two take at most 5e-3 s; 2**12
-        # is still clearly longer than a launch
-        pytest.param(
-            *({}, (1e-7, 1), 0, {"overhead_factor": 100.0, "max_run_s": 5e-3}, (12, 13, 14, 15)),
-            "longer than 0.005 s",
-            id="all sizes from a smaller one are better than some",
-        ),
-        pytest.param(
-            *({"bytes_per_element": 4}, (1e-9, 1), 0, {}, (17, 18)),
-            "more than 1048576 byte of memory",
-            id="memory",
-        ),
-        pytest.param(
-            *({"exponent_steps": (0, 2, 4, 6, 8)}, (1e-8, 2), 0, {}, (7, 9, 11)),
-            "longer than 0.1 s",
-            id="time",
-        ),
-        pytest.param({}, (1e-4, 0), 1 / 8, {}, (2, 3), "to set up", id="time to set up"),
-        pytest.param(
-            {"exponents": range(2, 5)}, (1e-9, 1), 0, {}, (4, 5, 6, 7), "no size takes 0.0001 s",
-            id="a device too fast for all sizes",
-        ),
-        pytest.param({"largest": 12}, (1e-7, 1), 0, {}, (10, 11, 12), "no array has", id="refused"),
-        pytest.param({}, (0.05, 1), 0, {}, (2,), "longer than", id="slow at any size"),
-        pytest.param({}, (1.0, 1), 0, {}, (), "longer than", id="hopeless"),
-    ],
-)  # fmt: skip
+    ("entry", "run_s", "setup_s", "limits", "exponents", "reason"), CHOICES.values(), ids=CHOICES
+)
 def test_sizes_are_chosen_by_overhead_memory_and_time(
     entry: Any, run_s: Any, setup_s: float, limits: Any, exponents: Any, reason: str
 ) -> None:
@@ -106,7 +93,6 @@ def test_sizes_are_chosen_by_overhead_memory_and_time(
         return factor * n**power, setup_s * n
 
     choice = choose_sizes(Entry(**entry), cost_of, LIMITS.model_copy(update=limits))
-
     assert choice.exponents == exponents
     assert choice.run_s == pytest.approx([factor * 2 ** (power * e) for e in exponents])
     assert reason in choice.reason
@@ -117,17 +103,14 @@ def test_sizes_are_chosen_by_overhead_memory_and_time(
 
 def test_no_size_comes_near_the_launch_overhead_for_the_sake_of_others() -> None:
     limits = LIMITS.model_copy(update={"overhead_factor": 100.0, "max_run_s": 1.7e-3})
-
-    choice = choose_sizes(Entry(exponent_steps=(0, 4, 8)), _linear(1e-7), limits)
-
+    entry = Entry(exponent_steps=(0, 4, 8))
+    choice = choose_sizes(entry, lambda case: (1e-7 * case.parameters["n"], 0.0), limits)
     assert choice.run_s[0] >= limits.clear_run_s
 
 
 def test_a_kernel_without_arrays_shows_the_overhead_at_its_smallest_size() -> None:
     entry = Entry(bytes_per_element=0, exponent_steps=(0, 1, 2, 3, 4, 5))
-
     choice = choose_sizes(entry, lambda case: (1e-6 + 1e-8 * case.parameters["n"], 0.0), LIMITS)
-
     assert choice.exponents == (9, 10, 11, 12, 13, 14)
     assert choice.run_s[0] < LIMITS.shortest_run_s <= choice.run_s[-1]
 
@@ -136,7 +119,6 @@ def test_a_trial_does_not_count_its_first_run_and_does_not_repeat_hopeless_ones(
     times = iter([0.05, 0.03, 0.02, 0.04, 9.0])
     runner = FakeRunner(lambda *_: next(times))
     runner.setup_s = 0.5
-
     assert time_case(runner, make_case(n=1), LIMITS) == (0.02, 0.5)
     assert time_case(runner, make_case(n=2), LIMITS)[0] == 9.0
 
@@ -148,18 +130,14 @@ ENTRIES = [
 ]
 
 
-def _runner(**more: KernelBuildError) -> FakeRunner:
-    return FakeRunner(
-        _time,
-        broken={f"{name}/32x1/f32": error for name, error in more.items()},
-    )
+def _runner(**broken: KernelBuildError) -> FakeRunner:
+    failing = {f"{name}/32x1/f32": error for name, error in broken.items()}
+    return FakeRunner(lambda case, *_: 1e-7 * int(case.rpartition("=")[2]), broken=failing)
 
 
 def test_kernels_that_differ_in_their_groups_only_are_measured_at_the_same_sizes() -> None:
     runner = _runner()
-
     found = calibrate(ENTRIES, runner, LIMITS)
-
     assert {case.rpartition("/")[0] for case in runner.rounds} == {"copy/32x1/f32", "add/32x1/f32"}
     assert len(found.cases(ENTRIES)) == 6 * 4
     assert "add/64x1/f32/n=1024" in {case.name for case in found.cases(ENTRIES)}
@@ -171,14 +149,12 @@ def test_sizes_that_are_rounded_to_the_same_are_measured_once() -> None:
             return super().case(max(exponent, 11))
 
     found = calibrate([Rounded()], _runner(), LIMITS)
-
     assert found.choices[0].exponents == (2, 3, 4, 5)
     assert [case.parameters["n"] for case in found.cases([Rounded()])] == [2048]
 
 
 def test_a_kernel_that_fails_keeps_a_size_so_that_the_campaign_records_the_failure() -> None:
     found = calibrate(ENTRIES, _runner(add=KernelBuildError("does not build")), LIMITS)
-
     choice = found.choice(ENTRIES[-1])
     assert choice is not None
     assert choice.exponents == (2,)
@@ -196,52 +172,39 @@ def test_an_interrupted_calibration_resumes_with_the_same_limits(tmp_path: Path)
         calibrate(ENTRIES, _runner(), LIMITS, store=store)
     runner = _runner()
     slower = LIMITS.model_copy(update={"launch_overhead_s": 5e-5})
-
     found = calibrate(ENTRIES, runner, slower, store=store)
-
     assert {case.rpartition("/")[0] for case in runner.rounds} == {"add/32x1/f32"}
     assert found.limits == LIMITS
     assert found.choices[0].exponents == found.choices[1].exponents
     assert SizeCalibration.read_file(store) == found
 
 
-@pytest.mark.parametrize("change", ["device", "patience"])
-def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path, change: str) -> None:
+def test_sizes_of_another_device_or_patience_are_refused(tmp_path: Path) -> None:
     store = tmp_path / "sizes.json"
     calibrate(ENTRIES, _runner(), LIMITS, store=store)
-    runner, limits = _runner(), LIMITS
-    if change == "device":
-        runner.identity = runner.identity.model_copy(update={"name": "other"})
-    else:
-        limits = LIMITS.model_copy(update={"max_run_s": 1.0})
-
-    with pytest.raises(MeasurementError, match="holds other sizes"):
-        calibrate(ENTRIES, runner, limits, store=store)
+    other = _runner()
+    other.identity = other.identity.model_copy(update={"name": "other"})
+    patient = LIMITS.model_copy(update={"max_run_s": 1.0})
+    for runner, limits in ((other, LIMITS), (_runner(), patient)):
+        with pytest.raises(MeasurementError, match="holds other sizes"):
+            calibrate(ENTRIES, runner, limits, store=store)
 
 
 @pytest.mark.parametrize(
-    ("largest", "device_bytes", "host_bytes", "limit"),
-    [
-        (2**31, 2**33, 2**40, 2**31),
-        (2**31, 2**32, 2**40, 2**30),
-        (2**31, 2**33, 2**31, 2**29),
-        (2**31, 2**34, None, 2**31),
-    ],
+    ("device_bytes", "host_bytes", "limit"),
+    [(2**33, 2**40, 2**31), (2**32, 2**40, 2**30), (2**33, 2**31, 2**29), (2**34, None, 2**31)],
     ids=["largest array", "a quarter of the device", "a quarter of the host", "host unknown"],
 )
-def test_memory_limit(largest: int, device_bytes: int, host_bytes: int | None, limit: int) -> None:
-    limits = replace(FAKE_LIMITS, global_memory_bytes=device_bytes, max_allocation_bytes=largest)
-
-    assert memory_limit(limits, host_bytes) == limit
+def test_limit_memory(device_bytes: int, host_bytes: int | None, limit: int) -> None:
+    limits = replace(FAKE_LIMITS, global_memory_bytes=device_bytes, max_allocation_bytes=2**31)
+    assert limit_memory(limits, host_bytes) == limit
 
 
 @pytest.mark.device
 def test_limits_of_a_real_device(device: Device) -> None:
     session = OpenCLSession(device)
-
     overhead = measure_launch_overhead(session, runs=8)
     limits = measure_limits(session, max_run_s=0.05)
-
     assert 0 < overhead.time_s < 0.1
     assert 0 < overhead.host_s < 0.1
     assert limits.max_run_s == 0.05
