@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 
 from countperf.counting.extents import IndexLimits, ranges_of
-from countperf.devices.description import (
-    DeviceKernel,
-    Placement,
-    as_scalar,
-    components_of,
-)
+from countperf.devices.description import DeviceKernel, Placement, as_scalar, components_of
 from countperf.errors import CountingError, KernelBuildError, option
 from countperf.sizes import Sizes
 

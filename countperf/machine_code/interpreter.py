@@ -298,10 +298,7 @@ class MachineProgram:
         }
 
     def _decide(self, block: CodeBlock, position: int, *, is_called: bool) -> bool:
-        """Decide a branch that depends on data: on to what it guards.
-
-        In functions that are called, the shorter way to the end is taken.
-        """
+        """Decide a branch that depends on data: on to what it guards, or the shorter way."""
         target, following = block.end.target, block.end.following
         if is_called:
             to_target = 0 if target is None else self._to_end[target]

@@ -76,11 +76,7 @@ class SassLatencies:
 
 
 def latencies_of(device: DeviceParameters) -> SassLatencies:
-    """Return the latencies of a device's instructions.
-
-    Constants take as long as local memory. Issue, branches and the replacement of a group are
-    Maxwell's on every device.
-    """
+    """Return the latencies of a device's instructions; issue and branches are Maxwell's."""
     local = kernel_class(device, "load.local.32").known_latency
     return SassLatencies(
         arithmetic=kernel_class(device, "mul.f32").known_latency,
@@ -514,10 +510,7 @@ def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCodeProfiler(KernelProfiler):
-    """A Loopy kernel whose graph, latency bound, core instructions and issue slots are SASS's.
-
-    The first sub-group of a typical work group is followed. Launch and lines come from Loopy.
-    """
+    """A Loopy kernel whose first sub-group of a typical group is followed through its SASS."""
 
     gpu: GpuKernel  # machine code that is followed
     sass: Mapping[str, SassAnalysis]  # segments of the machine code of each device program

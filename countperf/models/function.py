@@ -187,9 +187,8 @@ class Calibration(Part):
             "between_kernels": (self.between_kernels, (1 - _WITHIN) ** 0.5),
             "within_kernels": (self.within_kernels, _WITHIN**0.5),
         }
-        return self.model_copy(
-            update={n: float(np.hypot(factor * old, z * scatter)) for n, (old, z) in grown.items()}
-        )
+        changes = {n: float(np.hypot(factor * old, z * scatter)) for n, (old, z) in grown.items()}
+        return self.model_copy(update=changes)
 
 
 class IndistinguishableGroup(Part):
@@ -347,11 +346,8 @@ REMEDIES: Mapping[str, str] = {
 
 def make_caveats(**problems: Any) -> tuple[Verdict, ...]:
     """Return a verdict for each problem that is a text, and not empty."""
-    return tuple(
-        Verdict(name=name, passed=False, message=problem, remedy=REMEDIES[name])
-        for name, problem in problems.items()
-        if problem
-    )
+    said = [(name, problem, REMEDIES[name]) for name, problem in problems.items() if problem]
+    return tuple(Verdict(name=n, passed=False, message=p, remedy=r) for n, p, r in said)
 
 
 def describe_guess(groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]) -> str:
@@ -454,7 +450,6 @@ def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
 
 def describe_device(fitted: DeviceIdentity, asked: DeviceIdentity) -> str:
     """Say in what the device asked for differs from that of the weights."""
-    text = "; ".join(
-        f"{field} {old!r}, now {new!r}" for field, (old, new) in fitted.differences(asked).items()
-    )
+    pairs = fitted.differences(asked).items()
+    text = "; ".join(f"{field} {old!r}, now {new!r}" for field, (old, new) in pairs)
     return text and f"not quite the device of the weights: {text}"

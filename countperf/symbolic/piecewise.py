@@ -224,10 +224,7 @@ def _substitute(term: Piece, replacements: Mapping[str, QuasiPolynomial]) -> Pie
 
 
 def _normalize(term: Piece) -> Piece | None:
-    """Write guards in normal form, without those that always hold; None if one never holds.
-
-    The values of parameters that a guard fixes, such as ``n - 3 = 0``, are put in.
-    """
+    """Write guards in normal form, without those that always hold; None if one never holds."""
     if not term.nonnegative and not term.zero:
         return term
     fixed, kept = find_fixed_parameters(term.zero)

@@ -65,11 +65,7 @@ def split_off_full(
 
 
 def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
-    """Nest the dimensions as loops, the bounds of each from the projection onto those outside it.
-
-    The projections may be too large (rational), so that all rows are tested in the end. Returns an
-    array of shape (dimensions, points).
-    """
+    """Nest the dimensions as loops; return an array of shape (dimensions, points)."""
     depth = len(polyhedron.dimensions)
     basic = isl_sets.to_isl(polyhedron)
     if basic.is_empty():
@@ -79,7 +75,7 @@ def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
         outer = basic.project_out(_DT.set, level, depth - level).remove_divs()
         bounds = isl_sets.from_isl(outer, (), polyhedron.dimensions[:level])
         points = _extend_points(points, _inequalities(bounds), limit)
-    kept = np.ones(points.shape[1], bool)
+    kept = np.ones(points.shape[1], bool)  # rational projections may be too large
     for row in _inequalities(polyhedron):
         kept &= row[0] + np.array(row[1:], np.int64) @ points >= 0
     return points[:, kept]

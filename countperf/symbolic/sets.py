@@ -161,8 +161,7 @@ def where_holds(
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
     """Return the image of a set under affine functions of its dimensions, exactly.
 
-    Tilings of which the functions see only the fused dimension are undone first, so that the image
-    comes out as simple as that of the untiled loops. The dimensions of the image are ``_i0`` ...
+    Tilings that the functions do not see are undone first. The new dimensions are ``_i0`` ...
     """
     for function in functions:
         if not function.is_affine:

@@ -331,17 +331,14 @@ class CalibrationResult(Result):
                 "device": self.device.slug,
                 "prior_of_platform": self.is_kin,
                 "complete": self.is_complete,
-                "models": [
-                    {**extract(model, *what[:3]), "written": str(model.path)}
-                    for model in self.models
-                ],
+                "models": [{**extract(m, *what[:3]), "written": str(m.path)} for m in self.models],
             },
         )
 
 
 @designs.on_one_thread
 def fit_with_prior(
-    observations: Sequence[Observation],
+    cases: Sequence[Observation],
     known: KnownModel,
     header: Header,
     *,
@@ -352,22 +349,20 @@ def fit_with_prior(
     """Fit a model to few cases of a device, with a prior; `noise` widens intervals."""
     device = header.device
     definition = known.definition(device, memory)
-    observations = fit_model.select_readable(observations, definition, "structure")
-    design = designs.build_design(observations, definition)
+    cases = fit_model.select_readable(cases, definition, "structure")
+    design = designs.build_design(cases, definition)
     columns = [column for column in known.columns if column[0] in definition.terms]
     design = design.with_columns(tuple(dict.fromkeys((*columns, *design.function.columns))))
     prior = prior_for(known.near(device), device, design.function.columns, guesses(design))
     carried = known.find_residuals(device)
-    off = np.array([carried.get(case.kernel, 0.0) for case in observations])
+    off = np.array([carried.get(case.kernel, 0.0) for case in cases])
     without = replace(design, times_s=design.times_s * np.exp(-off))
     recipe = prior_recipe(known.error)
     fitted = designs.estimate_design(without, recipe, prior=prior)
-    held_out = leave_families_out(
-        observations, fitted, recipe, design=without, prior=prior, parts=_FOLDS
-    )
+    left = leave_families_out(cases, fitted, recipe, design=without, prior=prior, parts=_FOLDS)
     fitted = replace(fitted, design=design)
-    quality = fit_model.fit_quality(fitted, held_out, known.error)
-    expected = known.find_errors_on(device, len({case.kernel for case in observations}))
+    quality = fit_model.fit_quality(fitted, left, known.error)
+    expected = known.find_errors_on(device, len({case.kernel for case in cases}))
     if (own := quality.calibration) is not None:
         factor = 1.0
         if expected is not None:  # intervals are those of other devices, or wider ones
@@ -375,16 +370,8 @@ def fit_with_prior(
             own = own.model_copy(update=errors)
             factor = widening(quality.held_out_error, expected)
         quality = quality.model_copy(update={"calibration": own.widen(factor, noise)})
-    weights = fit_model.weight_set(
-        observations, fitted, quality, header, view="structure", caches=caches
-    )
-    return fit_model.FitResult(
-        weights=weights,
-        verdicts=(),
-        observations=observations,
-        estimate=fitted,
-        held_out=held_out,
-    )
+    weights = fit_model.weight_set(cases, fitted, quality, header, view="structure", caches=caches)
+    return fit_model.FitResult(weights=weights, observations=cases, estimate=fitted, held_out=left)
 
 
 def prior_recipe(error: float) -> Recipe:
@@ -434,10 +421,8 @@ def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float
     parts = charge.scaled * weights.unknowns
     groups = [group_of(feature) for _, feature in weights.function.columns]
     whole = parts.sum() or 1.0
-    shares = [
-        float(sum(p for p, g in zip(parts, groups, strict=True) if g == group) / whole)
-        for group in GROUPS
-    ]
+    pairs = [*zip(parts, groups, strict=True)]
+    shares = [float(sum(p for p, g in pairs if g == one) / whole) for one in GROUPS]
     return float(correct_charge(weights, charge)[0]), shares
 
 
@@ -468,12 +453,9 @@ def rescale_weights(
     `_PRIOR` times their logarithms. Intervals get wider as far as left-out families are predicted
     worse than in the fit, and by `noise` of the times.
     """
-    complete = [
-        case
-        for case in observations
-        if not find_missing(weights, model_inputs(weights.definition, case.counts))
-    ]
-    cases = fit_model.select_readable(complete, weights.definition, "structure")
+    model = weights.definition
+    complete = [c for c in observations if not find_missing(weights, model_inputs(model, c.counts))]
+    cases = fit_model.select_readable(complete, model, "structure")
     split = [split_time(weights, case) for case in cases]
     expected, shares = (np.array(column) for column in zip(*split, strict=True))
     measured = np.array([case.time_s for case in cases])
@@ -487,10 +469,8 @@ def rescale_weights(
         predicted[out] += expected[out] * (shares[out] @ factors)
     if quality is not None:
         now = log_scatter(predicted.tolist(), measured.tolist()) or then
-        changes: dict[str, Any] = {
-            "held_out_error": mean_error(np.abs(predicted / measured - 1.0)).value,
-            "held_out_scatter": now,
-        }
+        error = mean_error(np.abs(predicted / measured - 1.0)).value
+        changes: dict[str, Any] = {"held_out_error": error, "held_out_scatter": now}
         if quality.calibration is not None:
             changes["calibration"] = quality.calibration.widen(max(1.0, now / then), noise)
         quality = quality.model_copy(update=changes)

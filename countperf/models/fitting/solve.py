@@ -149,13 +149,11 @@ class Problem:
         if self.recipe.residual == "relative":
             return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            residuals = self.row_weights * np.where(
-                ratio >= self._floor,
-                np.log(np.maximum(ratio, self._floor)),
-                np.log(self._floor) + ratio / self._floor - 1.0,
-            )
+            low = self._floor
+            line = np.log(low) + ratio / low - 1.0
+            logs = np.where(ratio >= low, np.log(np.maximum(ratio, low)), line)
         away = unknowns - (0.0 if self.prior is None else self.prior.mean)
-        return np.concatenate([residuals, self._error * (self._root @ away)])
+        return np.concatenate([self.row_weights * logs, self._error * (self._root @ away)])
 
     def jacobian(self, unknowns: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
@@ -201,10 +199,8 @@ class Problem:
         present = np.count_nonzero(self.matrix, axis=0)
         possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:  # relative residuals, weights of at least zero
-            target = np.ones(int(possible.sum()))
-            linear = minimize_within_bounds(
-                self.matrix[possible], target, np.maximum(self.low, 0.0)
-            )
+            ones = np.ones(int(possible.sum()))
+            linear = minimize_within_bounds(self.matrix[possible], ones, np.maximum(self.low, 0.0))
         except FitError:
             linear = np.ones_like(self.scale)
         positive = linear[linear > 0]
