@@ -137,7 +137,7 @@ def transactions(
     return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
 
 
-def lines_moved(
+def count_lines(
     accesses: Iterable[AccessAnalysis], parameters: Sizes, *, line_bytes: int, sub_group_size: int
 ) -> dict[str, int]:
     """Return the transactions of all loads from global memory, and those of all stores to it."""

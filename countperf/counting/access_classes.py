@@ -273,7 +273,7 @@ class Footprints:
                 why = "its vectors are accessed whole and by components"
                 raise self._refuse_footprint(access, why)
             address = self.domains.address(other)
-            address = address and address.simplified()
+            address = address and address.simplify()
             if (
                 reads_data(other, self.domains)
                 if address is None

@@ -21,7 +21,7 @@ from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
-    lines_moved,
+    count_lines,
     list_touched_addresses,
     transactions,
 )
@@ -196,11 +196,11 @@ def _parts(
                 yield "chain", ", ".join(taken.variables), taken.steps, detail
     for access in of.accesses:
         strides = "; ".join(map(str, access.strides))
-        moved = "" if values is None else f"; {_describe_moved(access, values)}"
+        moved = "" if values is None else f"; {_describe_traffic(access, values)}"
         yield "access", access.text, access.executions, strides + moved
 
 
-def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
+def _describe_traffic(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     """Say what sub-groups of 32 move of memory, or their passes over banks of local memory."""
     try:
         if access.access.address_space == "local":
@@ -251,7 +251,7 @@ class TransactionCounts(FieldsAlone):
             else:
                 items, line = map(int, numbers.split("x"))
                 sizes = {"line_bytes": line, "sub_group_size": items}
-                found = lines_moved(self._accesses, parameters, **sizes)
+                found = count_lines(self._accesses, parameters, **sizes)
             counts |= {f"{root}.{name}": number for name, number in found.items()}
         return counts
 

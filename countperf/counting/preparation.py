@@ -338,12 +338,12 @@ def _join(parts: Sequence[str]) -> str:
 def _check_statistics(domains: Domains, supplied: Collection[str]) -> None:
     """Refuse statistics that were not used and would not be by any count of the kernel."""
     given = domains.statistics
-    if not given.unused():
+    if not given.list_idle():
         return
     loops = domains.data_loops
     given.taken |= {name for name in given.numbers if name in loops and loops[name].trips is None}
     needs = _list_needs(domains, supplied)
-    if unused := given.unused():
+    if unused := given.list_idle():
         listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}
         left = "; ".join(
             f"{kind} {', '.join(dict.fromkeys(texts))}" for kind, texts in listed.items() if texts

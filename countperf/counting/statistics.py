@@ -140,6 +140,6 @@ class Statistics:
         names = self.used | {name for name in within if name in self.numbers}
         return frozenset(f"the caller's statistic for '{name}'" for name in names)
 
-    def unused(self) -> list[str]:
+    def list_idle(self) -> list[str]:
         """Return the names that were never used."""
         return [name for name in (*self.numbers, *self.patterns) if name not in self.taken]

@@ -376,7 +376,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the vector with counts that have no formula, whose names begin with the roots."""
         return self._change(_at_sizes={**self._at_sizes, roots: counts})
 
-    def keep_emitted(self) -> PropertyVector:
+    def take_source_view(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self

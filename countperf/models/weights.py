@@ -297,7 +297,7 @@ class WeightSet(Document, Result):
         """Return the vector of a kernel, counted under the view of the weights."""
         vector = read_vector(kernel, self)
         if self.view == "source":
-            vector = vector.keep_emitted()
+            vector = vector.take_source_view()
         if vector.view != self.view:
             raise errors.MismatchError(
                 f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights"
