@@ -41,11 +41,9 @@ from countperf.machine_code.vector_unit import (
     vector_action,
 )
 
-MOST_STEPS = 6_000_000
-"""Integer instructions after which a group is given up."""
+MOST_STEPS = 6_000_000  # integer instructions after which a group is given up
 
-STACK = 0x7FFF_0000_0000
-"""Stack pointer at entry of a followed function."""
+STACK = 0x7FFF_0000_0000  # stack pointer at entry of a followed function
 
 _DEEPEST = 16
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")

@@ -514,8 +514,7 @@ _HANDLERS: Mapping[str, Handler] = {
 _PAIRS = frozenset({"64", "S64", "U64", "128"})
 _FOLLOW_PAIRS = (_move, _add, _compare, _funnel_shift)
 
-MOST_BLOCKS = 300_000
-"""Runs of instructions without a branch after which a sub-group is given up."""
+MOST_BLOCKS = 300_000  # runs of instructions without a branch after which a sub-group is given up
 
 _SCOPES = {"SSY": "SYNC", "PBK": "BRK", "PCNT": "CONT"}
 _RETURNS = {end: begin for begin, end in _SCOPES.items()}

@@ -72,8 +72,7 @@ Guards: TypeAlias = tuple[_Guards, _Guards]
 
 _NONE: _Guards = frozenset()
 _MAXIMUM_REGIONS = 2048
-_MAXIMUM_TESTS = 12_000
-"""Of parts that may be empty: a second or so."""
+_MAXIMUM_TESTS = 12_000  # of parts that may be empty: a second or so
 
 
 class PiecewiseQuasiPolynomial(Formula):

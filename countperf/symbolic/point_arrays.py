@@ -26,8 +26,7 @@ from countperf.symbolic.elimination import Polyhedron, Row
 from countperf.symbolic.isl_sets import IntegerSet, names_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-Points = dict[str, NDArray[np.int64]]
-"""One coordinate array for each name, all of one length."""
+Points = dict[str, NDArray[np.int64]]  # one coordinate array for each name, all of one length
 
 _DT = isl.dim_type
 _SPLITTING_OPERATIONS = 200_000
@@ -121,8 +120,7 @@ def values_at(
     return np.full(number, total // scale, np.int64)
 
 
-SUB_GROUP = "_sub_group"
-"""Dimension that numbers the sub-groups of a group."""
+SUB_GROUP = "_sub_group"  # dimension that numbers the sub-groups of a group
 
 
 def find_sub_groups_executing(
@@ -176,8 +174,7 @@ class Membership:
         )
 
 
-MAX_KINDS = 16
-"""Kinds that are told apart; with more, parts of the box have a point each."""
+MAX_KINDS = 16  # kinds that are told apart; with more, parts of the box have a point each
 
 Point = tuple[int, ...]
 

@@ -208,8 +208,7 @@ def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> 
     )
 
 
-_MAXIMUM_HULL_DIVISIONS = 2
-"""Eliminating more of them may take forever."""
+_MAXIMUM_HULL_DIVISIONS = 2  # eliminating more of them may take forever
 
 
 def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:
