@@ -87,8 +87,8 @@ class Executed:
         """Return nonzero tallies, accesses by kind, and to global memory by class if given."""
         result = Counter(self.operations)
         for access, number in self.accesses.items():
-            is_classed = classes is not None and access.space == "global"
-            result[access.kind + (f".{classes[access]}" if is_classed else "")] += number
+            named = "" if classes is None or access.space != "global" else f".{classes[access]}"
+            result[access.kind + named] += number
         for name, number in list(result.items()):
             if name.startswith("gmem.load."):
                 suffix = name.removeprefix("gmem.load.")
