@@ -59,16 +59,12 @@ BROAD = Protocol(
     drops=2,
     spread_limit=0.5,
     noise_limit=0.15,
-    # on two cores of a Zen 5, kernels of PoCL took up to 2.6 times as long for 40 ms, in which
-    # threads woke up on one core that had slept while a kernel was built or checked
-    warm_up_s=0.05,
+    warm_up_s=0.05,  # PoCL's threads, which had slept, took up to 2.6 times as long for 40 ms
     extra_rounds=2,
     separation_s=20.0,
     max_seconds=0.1,
 )
-"""For hundreds of kernels. Rounds some time apart find out more about a case than runs in a row:
-other load on the machine can hold up all runs of a round without any spread among them.
-"""
+"""For hundreds of kernels; other load can hold up all runs of a round alike, but not all rounds."""
 
 QUICK = BROAD.with_values(
     name="quick", rounds=2, runs=7, noise_limit=0.2, extra_rounds=1, separation_s=5, max_seconds=0.3
