@@ -79,7 +79,6 @@ class DeviceParameters(Document):
 
     format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
     version: Literal[1] = 1
-
     # short name of the device, as in `DeviceIdentity`, and its name in full
     slug: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     name: str = Field(min_length=1)
@@ -87,7 +86,6 @@ class DeviceParameters(Document):
     register_mode: RegisterMode = "work_item"  # per what registers are allocated
     # registers per work item for which they are allocated in twice the ``register_unit``
     coarse_registers: tuple[_PositiveInt, ...] = ()
-
     num_compute_units: _PositiveInt | None = _in("compute unit")
     clock_hz: _PositiveFloat | None = _in("Hz")
     sub_group_size: _PositiveInt | None = _in("work item/sub-group")
@@ -132,7 +130,6 @@ class DeviceParameters(Document):
     max_work_items_per_core: _PositiveFloat | None = _in("work item/core")
     # factor of the architecture in MERPSYS: estimated over measured times
     lambda_k: _PositiveFloat | None = _in("1")
-
     # cost of instructions by name of the class
     classes: dict[str, InstructionClass] = Field(default_factory=dict)
     # transfers to and from the device

@@ -458,9 +458,6 @@ def open_runner(
     return ApartRunner(device if isinstance(device, Device) else find_device(device), longest_s)
 
 
-# --- in the process
-
-
 @lru_cache(maxsize=1)
 def _open(label: str) -> KernelRunner:
     return KernelRunner.open(select_device(label, discover().devices))
@@ -474,7 +471,7 @@ def _unpack(content: bytes) -> KernelCase:
 def _answer(
     label: str, function: Callable[..., Any], content: bytes | None, *more: Any
 ) -> tuple[str, Any, Exception | None]:
-    """Return what code of the user's printed, and how a call ended."""
+    """Return, in the process, what code of the user's printed, and how a call ended."""
     printed, result, failure = io.StringIO(), None, None
     with redirect_stdout(printed), redirect_stderr(printed):
         try:
