@@ -81,10 +81,7 @@ def with_known_transactions(
 
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
-    """Count the measured kernels of the catalogue again, in place; nothing is measured.
-
-    What is known of their compiled code stays, and the statement of the cache that it was read for.
-    """
+    """Count the measured kernels of the catalogue again, in place; compiled code stays."""
     counted: dict[object, dict[str, object]] = {}
     properties: dict[str, dict[str, object]] = {}
     with rewrite_file(measurements) as write:
@@ -109,10 +106,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
 def measurements_of_table(
     table: Path | str, *, kernels: str | None = None, device: str, ignore: Sequence[str] = ()
 ) -> MeasurementSet:
-    """Read times that were measured elsewhere from a file.
-
-    `kernels` is the file of the kernels, ``my.py`` or ``my.py:name``; `device` a slug or a file.
-    """
+    """Read times that were measured elsewhere, of kernels in ``my.py`` or of ``my.py:name``."""
     given = kernels or ""
     file, _, name = given.rpartition(":") if ":" in given else (given, "", "")
     if device.endswith(".json"):

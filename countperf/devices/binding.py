@@ -161,7 +161,6 @@ def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Binding
 
 
 def _stack_bytes() -> int:
-    """Return the size of the stack of a new thread, byte."""
     if resource is None:
         return _STACK_BYTES
     soft, _ = resource.getrlimit(resource.RLIMIT_STACK)

@@ -32,8 +32,7 @@ from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
 from countperf.store import write_atomically
 
 POCL = "Portable Computing Language"
-INTEL = "Intel(R) OpenCL"
-"""Platforms whose code can be read."""
+INTEL = "Intel(R) OpenCL"  # platforms whose code can be read
 
 _ELF = b"\x7fELF"
 _WIDE_GRID = 65536
@@ -147,8 +146,7 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 _ANY_SHAPE = "0-0-0"
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
-Objects = list[tuple[str, bytes]]
-"""Names and contents of object files."""
+Objects = list[tuple[str, bytes]]  # names and contents of object files
 
 
 @lru_cache(maxsize=16)
