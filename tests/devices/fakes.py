@@ -59,19 +59,10 @@ def make_case(
 ) -> KernelCase:
     """Make a case that only a `FakeRunner` can run."""
     fields: dict[str, Any] = {
-        "name": f"{kernel}/n={n}",
-        "kernel": kernel,
-        "family": "fake",
-        "variant": "plain",
-        "group_shape": (16, 1),
-        "element_type": "f32",
-        "build": build,
-        "parameters": {"n": n},
-        "make_arguments": lambda *_: {},
-        "reference": lambda *_: {},
-        "tolerance": 1e-6,
-        "global_memory_bytes": memory,
-        "check_parameters": {"n": 16},
+        **{"name": f"{kernel}/n={n}", "kernel": kernel, "family": "fake", "variant": "plain"},
+        **{"group_shape": (16, 1), "element_type": "f32", "build": build, "tolerance": 1e-6},
+        **{"make_arguments": lambda *_: {}, "reference": lambda *_: {}},
+        **{"parameters": {"n": n}, "check_parameters": {"n": 16}, "global_memory_bytes": memory},
     }
     return KernelCase(**{**fields, **changes})
 
