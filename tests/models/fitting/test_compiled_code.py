@@ -20,7 +20,7 @@ from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
-from countperf.models.definition import FeatureSpec, ModelDefinition, Term
+from countperf.models.definition import OVERLAPPED, FeatureSpec, ModelDefinition, Term
 from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
@@ -354,3 +354,15 @@ def test_fits_are_listed_with_the_error_of_the_model_that_predicts(
     quality = load_weights(stored, model=model).quality
     assert quality is not None
     assert (row.model, row.held_out_error) == (model, quality.held_out_error)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_code_is_fitted_by_the_cycles_that_it_says(newer: bool) -> None:
+    def with_cycles(line: Measurement) -> Measurement:
+        cycles = dict.fromkeys(("code.cycles", "code.cycles_throughput"), line.parameters["n"])
+        more = {OVERLAPPED: line.parameters["n"]} if newer else {}
+        return line.model_copy(update={"code": {**(line.code or {}), **cycles, **more}})
+
+    some = replace(measured(), measurements=tuple(map(with_cycles, measured())))
+    waiting = countperf.fit(some, model="compiled").weights.definition.derived["waiting_cycles"]
+    assert (OVERLAPPED.replace(".", "_") in waiting) == newer
