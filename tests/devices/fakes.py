@@ -81,7 +81,6 @@ class FakeClock(EventClock):
         self._now += seconds
 
     def time_run(self, launch: object) -> RunTime:
-        """Return the next scripted time."""
         del launch
         duration = next(self._durations)
         self.sleep(duration + 1e-5)
@@ -109,18 +108,15 @@ class FakeRunner(CaseRunner):
         self._broken = dict(broken or {})
 
     def time_of_others_s(self) -> float | None:
-        """Return what the test wants."""
         return self.others_s()
 
     def check(self, case: KernelCase) -> None:
-        """Note the kernel, or raise what the script says."""
         self.checked.append(case.kernel)
         if case.kernel in self._broken:
             raise self._broken[case.kernel]
 
     @contextmanager
     def load_case(self, case: KernelCase) -> Generator[Run]:
-        """Give what takes the next scripted time."""
         turn = self.rounds.count(case.name)
         self.rounds.append(case.name)
         self.clock.sleep(self.setup_s)

@@ -1,9 +1,5 @@
 # ruff: noqa: ARG005, N802
-"""Modules with the interface of CuPy; kernels run on the host.
-
-`FakeCupy` compiles with g++ what NVRTC would compile, and runs it by the emulator. A test can tell
-it to fail: at which call, and how.
-"""
+"""Modules with the interface of CuPy, which fail where told; kernels run on the host."""
 
 from __future__ import annotations
 
@@ -108,13 +104,11 @@ class FakeCupy:
         )
 
     def RawModule(self, *, code: str, options: tuple[str, ...], backend: str) -> FakeRawModule:
-        """Return a module that compiles when asked to."""
         assert backend == "nvrtc"
         assert all(option.startswith("-") for option in options)
         return FakeRawModule(self, code)
 
     def compile(self, code: str) -> tuple[EmulatedModule, str]:
-        """Compile for the host."""
         self.sources.append(code)
         if code in self.ready:
             return self.ready[code]
@@ -133,12 +127,10 @@ class FakeCupy:
         return event
 
     def fail(self, call: str) -> None:
-        """Raise what the test wants at that call."""
         if call in self.failures:
             raise self.failures.pop(call)
 
     def driver(self) -> CudaDriver:
-        """Return what the backend works with."""
         return CudaDriver(self)
 
 
