@@ -103,6 +103,9 @@ class SyntheticSession(Session):
 
         return launch
 
+    def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Any:
+        raise NotImplementedError
+
     def allocate(self, size: int) -> Memory:
         return Memory(size)
 
