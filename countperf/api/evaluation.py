@@ -33,7 +33,7 @@ from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import model_names
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.models import metrics
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.fitting import fit_model
 from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
@@ -174,7 +174,9 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(model, measured.device, memory)
+        codes = [m.code for m in seen if m.code and f"{CODE}cycles" in m.code]
+        overlapped = not codes or any(OVERLAPPED in code for code in codes)  # 0.2.0 read none
+        model = load_fitted_model(model, measured.device, memory, overlapped=overlapped)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)

@@ -58,8 +58,7 @@ from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.symbolic.point_arrays import Kind
 from countperf.text import ShortRepr
 
-_MOST_INSTRUCTIONS = 200_000
-"""Longest program that is written out."""
+_MOST_INSTRUCTIONS = 200_000  # longest program that is written out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +312,7 @@ _BANKS = {
 }
 """Places in constant bank 0 of arguments, extents of a group, and of the grid, by major number."""
 
-_MOST_GROUPS = 4096
-"""Groups of a launch that are followed without being asked for."""
+_MOST_GROUPS = 4096  # groups of a launch that are followed without being asked for
 
 _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")

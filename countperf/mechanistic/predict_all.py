@@ -83,11 +83,9 @@ _FREE_BARRIER = InstructionClass(
     source="not stated; free, in models that have no cost of barriers",
 )
 
-ALL = "all"
-"""Name that stands for every model."""
+ALL = "all"  # name that stands for every model
 
-ModelChoice = Sequence[str] | str
-"""Models: their names, or one name (``"all"`` for every model)."""
+ModelChoice = Sequence[str] | str  # models: their names, or one name (``"all"`` for every model)
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 """Answer of one model: a prediction, or the error that names the input it lacks."""
