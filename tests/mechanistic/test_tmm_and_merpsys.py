@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import (
-    DeviceParameters,
-    LinkParameters,
-    declare_device,
-)
+from countperf.devices.parameters import DeviceParameters, LinkParameters, declare_device
 from countperf.mechanistic import tmm
 from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
