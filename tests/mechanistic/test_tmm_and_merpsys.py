@@ -30,12 +30,6 @@ STEPS: dict[str, Any] = {
     "work_items_per_core": 4,
     "num_cores": 480,
 }
-SCHEDULED: dict[str, Any] = {
-    **{name: value for name, value in STEPS.items() if name != "span"},
-    "num_groups": 60,
-    "active_groups": 4,
-    "num_compute_units": 15,
-}
 VERTICES, CHUNK, LATENCY = 8192, 32, 16384.0
 """The paper's largest graph; latency from where its curves become flat (512 = L / C)."""
 GTX_480 = declare_device(
