@@ -139,7 +139,7 @@ def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
         assert oclgrind.disagreements(counts, dynamic) == {}
         return
     executed, counted = executed_of(dynamic, np.dtype(f"c{widths[0]}")), counted_of(counts)
-    for kind in ("bytes loaded", "bytes stored", "additions", "multiplications", "divisions"):
+    for kind in ("load", "store", "additions", "multiplications", "divisions"):
         assert counted[kind] == executed[kind], kind
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,95 +28,54 @@ def complex_kernel(expression: str, kind: str = "c64", **options: Any) -> Any:
     return made("i<n", f"z[i] = {expression}", arguments, **options)
 
 
+KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "additions": (r"flop\.add\..*", ("fadd", "fsub")),
+    "multiplications": (r"flop\.(mul|neg)\..*", ("fmul", "fneg")),
+    "divisions": (r"flop\.div\..*", ("fdiv",)),
+    "comparisons": (r"flop\.compare\..*", ("fcmp",)),
+    "conversions": (r"flop\.convert\..*", ("fpext", "fptrunc", "sitofp")),
+}
+FUNCTIONS = ("fabs", "hypot", "atan2", "log", "exp", "sqrt", "sincos", "sinh", "cosh", "fma")
+
+
 def counted_of(counts: dict[str, Any]) -> dict[str, int]:
     """Sum counts as Oclgrind tells them apart."""
-
-    def total(pattern: str) -> int:
-        return sum(int(v) for k, v in counts.items() if re.fullmatch(pattern, k))
-
-    def moved(direction: str) -> int:
-        return sum(
-            int(v) * int(k.split(".")[2]) // 8
-            for k, v in counts.items()
-            if k.startswith(f"gmem.{direction}.")
-        )
-
-    sums = {
-        "additions": total(r"flop\.add\..*"),
-        "multiplications": total(r"flop\.(mul|neg)\..*"),
-        "divisions": total(r"flop\.div\..*"),
-        "comparisons": total(r"flop\.compare\..*"),
-        "conversions": total(r"flop\.convert\..*"),
-        "calls of fma": total(r"flop\.fma\..*"),
-        "bytes loaded": moved("load"),
-        "bytes stored": moved("store"),
-    }
+    sums: Counter[str] = Counter(dict.fromkeys((*KINDS, "load", "store"), 0))
     for name, value in counts.items():
-        if name.startswith("flop.special."):
-            sums[f"calls of {name.split('.')[-1]}"] = int(value)
-    return sums
+        for kind, (pattern, _) in KINDS.items():
+            sums[kind] += int(value) if re.fullmatch(pattern, name) else 0
+        match name.split("."):
+            case ["flop", "special", _, function] | ["flop", "fma" as function, _]:
+                sums[function] += int(value)
+            case ["gmem", "load" | "store" as direction, bits, _]:
+                sums[direction] += int(value) * int(bits) // 8
+            case _:
+                pass
+    return dict(sums)
 
 
 def executed_of(dynamic: oclgrind.DynamicCounts, dtype: Any) -> dict[str, int]:
     """Return the same of executed instructions; whole elements are copied as memory."""
     size = np.dtype(dtype).itemsize
     within = dynamic.copied(1, 1)  # from global memory to global memory
-    loaded, stored = dynamic.copied(1, 0) + within, dynamic.copied(0, 1) + within
-    sums = {
-        "additions": dynamic.of("fadd", "fsub"),
-        "multiplications": dynamic.of("fmul", "fneg"),
-        "divisions": dynamic.of("fdiv"),
-        "comparisons": dynamic.of("fcmp"),
-        "conversions": dynamic.of("fpext", "fptrunc", "sitofp"),
-        "calls of fma": dynamic.calls("fma"),
-        "bytes loaded": dynamic.bytes.get("load global", 0) + size * loaded,
-        "bytes stored": dynamic.bytes.get("store global", 0) + size * stored,
+    copied = {"load": dynamic.copied(1, 0) + within, "store": dynamic.copied(0, 1) + within}
+    return {
+        **{kind: dynamic.of(*names) for kind, (_, names) in KINDS.items()},
+        **{d: dynamic.bytes.get(f"{d} global", 0) + size * n for d, n in copied.items()},
+        **{name: calls for name in FUNCTIONS if (calls := dynamic.calls(name))},
     }
-    for name in ("fabs", "hypot", "atan2", "log", "exp", "sqrt", "sincos", "sinh", "cosh"):
-        if calls := dynamic.calls(name):
-            sums[f"calls of {name}"] = calls
-    return sums
 
 
-EXPRESSIONS = [
-    "a[i] + b[i]",
-    "a[i] - b[i]",
-    "-a[i]",
-    "a[i] * b[i]",
-    "a[i] / b[i]",
-    "a[i] + r[i]",
-    "a[i] * r[i]",
-    "r[i] * s[i] * a[i]",
-    "a[i] * r[i] * s[i]",
-    "a[i] / r[i]",
-    "r[i] / a[i]",
-    "a[i] + b[i]*a[i]",
-    "a[i]*b[i] + b[i]*a[i]",
-    "r[i] + a[i]*b[i] + a[i] + s[i] + b[i]",
-    "a[i]*b[i]*a[i]*b[i]",
-    "conj(a[i])",
-    "abs(a[i])",
-    "real(a[i]) + imag(b[i])",
-    "exp(a[i])",
-    "log(a[i])",
-    "sin(a[i])",
-    "cos(a[i])",
-    "sinh(a[i])",
-    "cosh(a[i])",
-    "a[i]**0.5",
-    "r[i]",
-    "real(r[i])",
-]
-MIXED = [
-    "1 / a[i]",  # double precision, since the type of 1 is that of an int
-    "a[i]**2",
-    "a[i]**3",
-    "a[i]**5",
-    "a[i] + i",
-    "d[i] + a[i]",
-    "d[i] * a[i] * r[i]",
-    "(d[i] + a[i]) * b[i]",
-]
+EXPRESSIONS = """\
+a[i] + b[i]; a[i] - b[i]; -a[i]; a[i] * b[i]; a[i] / b[i]; a[i] + r[i]; a[i] * r[i];
+r[i] * s[i] * a[i]; a[i] * r[i] * s[i]; a[i] / r[i]; r[i] / a[i]; a[i] + b[i]*a[i];
+a[i]*b[i] + b[i]*a[i]; r[i] + a[i]*b[i] + a[i] + s[i] + b[i]; a[i]*b[i]*a[i]*b[i]; conj(a[i]);
+abs(a[i]); real(a[i]) + imag(b[i]); exp(a[i]); log(a[i]); sin(a[i]); cos(a[i]); sinh(a[i]);
+cosh(a[i]); a[i]**0.5; r[i]; real(r[i])""".replace("\n", " ").split("; ")
+# of 1 / a[i] in double precision, since the type of 1 is that of an int
+MIXED = """\
+1 / a[i]; a[i]**2; a[i]**3; a[i]**5; a[i] + i; d[i] + a[i]; d[i] * a[i] * r[i];
+(d[i] + a[i]) * b[i]""".replace("\n", " ").split("; ")
 
 
 def _assert_executed(kernel: Any, dtype: Any, folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from countperf.counting.count_properties import count_kernel
 from countperf.errors import DataDependentControlFlowError
-from tests.kernels import arguments_of, made
+from tests.kernels import made
 from tests.oracles import oclgrind
 
 needs_oclgrind = pytest.mark.skipif(
@@ -52,38 +52,6 @@ def scan(operation: str, length: Any, *, parallel: bool) -> Any:
         tags={"i": "l.0"} if parallel else None,
     )
     return lp.realize_reduction(kernel, force_scan=True)
-
-
-def callees() -> Any:
-    """Call one callee with loops of its own three times, with different arguments, nested."""
-    inner = lp.make_function(
-        "{ [k] : 0 <= k < 4 }",
-        "out[k] = 2*given[k] + 1",
-        name="scale",
-        lang_version=(2018, 2),
-    )
-    outer = lp.make_function(
-        "{ [p, q] : 0 <= p, q < 4 }",
-        """
-        kept[p] = given[p] * given[p]  {id=square}
-        [q]: out[q] = scale([q]: kept[q]) {dep=square}
-        """,
-        arguments_of("given,out f32 4; kept f32 4 -"),
-        name="scaled_square",
-        lang_version=(2018, 2),
-    )
-    caller = made(
-        "i<n, j<4, l<4, m<4, o<4",
-        """
-        for i
-            [j]: y[i, j] = scale([j]: a[i, j]) {id=first}
-            [l]: z[i, l] = scaled_square([l]: y[i, l]) {id=second, dep=first}
-            [m]: c[i, m] = scaled_square([m]: z[i, m]) {dep=second}
-        end
-        """,
-        "a,c,y,z f32 n,4; n i32",
-    )
-    return lp.merge([caller, outer, inner])
 
 
 def unused_local_axis() -> Any:
@@ -219,18 +187,9 @@ KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "scan of n": (lambda: scan("sum", "n", parallel=False), {}),
     "parallel scan": (lambda: scan("sum", 13, parallel=True), {}),
     "parallel scan of maxima": (lambda: scan("max", 16, parallel=True), {}),
-    "callees": (callees, {}),
     "unused local axis": (unused_local_axis, {}),
     **{name: (partial(_simple, name), {}) for name in _SIMPLE},
 }
-
-
-def _inlined(t_unit: Any) -> Any:
-    """Inline callees, for which Loopy else emits functions that take global arrays only."""
-    for name in ("scaled_square", "scale", "scale_0", "scale_1"):
-        if name in t_unit.callables_table:
-            t_unit = lp.inline_callable_kernel(t_unit, name)
-    return t_unit
 
 
 @needs_oclgrind
@@ -240,7 +199,7 @@ def test_constructs_are_what_is_executed(name: str, tmp_path: Path) -> None:
     build, statistics = KERNELS[name]
     sizes = {"n": SIZES.get(name, N)}
     counts = count_kernel(build(), statistics=statistics).evaluate(sizes)
-    dynamic = oclgrind.run(_inlined(build()), sizes, tmp_path)
+    dynamic = oclgrind.run(build(), sizes, tmp_path)
     assert oclgrind.disagreements(counts, dynamic) == {}
 
     def total(pattern: str) -> int:

@@ -118,7 +118,6 @@ def test_columns_by_the_caches_of_a_device(device: str, n: int, m: int, step: st
     memory = load_hierarchy(device)
     unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < m }", "out[i] = sum(j, a[j, i])", "m,n")
     assert _walked(unit, "gmem.load", memory.counted, n=n, m=m) == step
-
     walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
     first, second = memory.caches[:2]
     _assert_missed(step, walk, first)
@@ -143,7 +142,6 @@ def test_rows_apart_by_the_caches_of_a_device(device: str, items: int, step: str
     unit = lp.tag_inames(_unit(domain, "a[i, j] = i + j", "n,1024", items), {"j": "l.1"})
     lane = _walked(unit, "gmem.store", memory.counted, n=1200).partition("-")[0]
     assert lane == step
-
     walk = [4 * (i * 1024 + j) for j in range(16) for i in range(items)]
     _assert_missed(step, walk, memory.caches[0])
 
@@ -200,7 +198,6 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
     walked = by_item.pop(step)
     assert walked == n * m * (copies if step == "l1_reuse" else 1)
     assert walked + sum(by_item.values()) == n * m * copies
-
     walk = [
         4 * (1024 * i + copies * j + k)
         for j in range(m)
@@ -221,7 +218,6 @@ def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) ->
     executions = _count_runs(lp.tag_inames(unit, {"k": "unr"}), "gmem.load", n=n, m=m)
     assert {s.partition(".")[0] for s in executions} == {step}
     assert sum(executions.values()) == 4 * n * m
-
     walk = [4 * (1024 * i + 64 * k + j) for j in range(m) for i in range(items) for k in range(4)]
     _assert_missed(step, walk, DEFAULT_CACHES.first)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import pairwise, product
 from typing import Any
@@ -38,24 +39,15 @@ def _with(part: str, counts: dict[str, Any]) -> dict[str, Any]:
     return {name: count for name, count in counts.items() if part in name}
 
 
+_SUMMED = r"(?:site(?:\.\w+){3}\.)?(?:((?:flop|iop)\..*)|([gl]mem\.(?:load|store)\.\d+)(?:\..*)?)"
+
+
 def _sums(counts: dict[str, Any]) -> Counter[str]:
     """Add up over sites and steps: by kind and type, by space, direction and size."""
     sums: Counter[str] = Counter()
     for name, count in counts.items():
-        match name.split("."):
-            case ["site", _, _, _, ("flop" | "iop") as root, *rest]:
-                sums[".".join([root, *rest])] += count
-            case [("flop" | "iop"), *_]:
-                sums[name] += count
-            case ["site", _, _, _, ("gmem" | "lmem") as root, direction, bits, *_] | [
-                ("gmem" | "lmem") as root,
-                ("load" | "store") as direction,
-                bits,
-                *_,
-            ]:
-                sums[f"{root}.{direction}.{bits}"] += count
-            case _:
-                pass
+        if match := re.fullmatch(_SUMMED, name):
+            sums[match[1] or match[2]] += count
     return sums
 
 
@@ -227,7 +219,6 @@ def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, stateme
     operations = _with(".flop.", _structure(lp.tag_inames(unit, {"i": "l.0", "j": tag})))
     assert {name.split(".")[2] for name in operations} == {"flat"}
     assert operations["site.free.flat.32x1.flop.minmax.f32"] == 32 * copies
-
     as_items = apply_policy(ExecutionPolicy(), operations)
     assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
     assert all(name.startswith("issue.vector") for name in as_items)
@@ -255,7 +246,6 @@ def test_chains_along_short_loops_do_not_wait() -> None:
     unit = made(domain, statement, "a f32 5,3,16; out f32 16", assumptions="")
     chains = _with(".chain.", _structure(lp.tag_inames(unit, {"i": "l.0"})))
     assert chains == {"site.free.short.16x1.chain.add.f32": 5 * 3 * 16}
-
     chains["site.free.loop.16x1.chain.add.f32"] = 1000
     policy = ExecutionPolicy(vectorized="flat")  # the short loop is unrolled
     assert apply_policy(policy, chains) == {"issue.scalar.chain.f32.add": 1000}
