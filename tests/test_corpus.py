@@ -16,7 +16,7 @@ from countperf.counting.frontend.schedule import prepare_unit
 from countperf.errors import DataDependentControlFlowError, ParameterError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from tests.corpus import all_units
-from tests.counting.test_language_complex import counted_of, executed_of
+from tests.counting.test_source_view import counted_of, executed_of
 from tests.nightly import one_of
 from tests.oracles import oclgrind
 
@@ -46,7 +46,8 @@ def _decided(name: str) -> bool:
 
 
 SOURCES = ("arraycontext", "pytato", "sumpy", "sumpy_expansions")
-PRODUCERS = [name for name in ALL if name.partition("/")[0] in SOURCES]
+# no weights know chains of sums of 64-bit integers
+PRODUCERS = [n for n in ALL if n.partition("/")[0] in SOURCES and n != "pytato/sum_integers"]
 DECIDED = [name for name in ALL if _decided(name)]
 
 

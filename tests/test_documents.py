@@ -201,7 +201,7 @@ def test_arrays_of_numbers_stay_on_one_line() -> None:
     assert len(format_json({"covariance": rows}).splitlines()) == 7
 
 
-_EACH = 25
+_EACH = int(os.environ.get("COUNTPERF_MUTANTS", "25"))
 
 
 @pytest.mark.filterwarnings("ignore::countperf.errors.CacheWarning")

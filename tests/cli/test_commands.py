@@ -76,19 +76,12 @@ def test_count_in_the_view_of_the_compiler(file: Path, run: Run) -> None:
     assert "compiled view" in run(f"count {file}:scale --view compiled").out
 
 
-def test_a_catalogue_name_is_a_kernel(run: Run) -> None:
-    (line,) = [x for x in run("count n-body n=256").out.splitlines() if "f32.rsqrt" in x]
-    assert line.split()[1] == str(256 * 255)
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         ("count FILE:scal", "(there: made, scale, gated, raw, wrong, broken)"),
         ("count FILE:wrong", "it has to be a loopy.TranslationUnit"),
         ("count FILE:broken", "RuntimeError: no luck"),
-        ("count nbody", "n-body"),
-        ("count FILE:scale m=3", "has no parameter m; its sizes are: n"),
         ("count COUNTS --analysis", "no structure"),
         ("compiled COUNTS", "no code to compile"),
         (

@@ -15,12 +15,10 @@ import pytest
 
 from countperf.counting.count_properties import count_kernel
 from countperf.errors import DataDependentControlFlowError
+from tests.counting.test_source_view import with_oclgrind
 from tests.kernels import made
 from tests.oracles import oclgrind
 
-needs_oclgrind = pytest.mark.skipif(
-    oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
-)
 # of what Loopy uses of its dependencies
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 N = 6
@@ -192,8 +190,7 @@ KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
 }
 
 
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 @pytest.mark.parametrize("name", KERNELS)
 def test_constructs_are_what_is_executed(name: str, tmp_path: Path) -> None:
     build, statistics = KERNELS[name]
@@ -218,8 +215,7 @@ def _logical(operation: str) -> Any:
     return made("i<n, j<16", text, "a f32 n,16; z i32 n; n i32")
 
 
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 def test_any_stops_at_the_first_that_holds(tmp_path: Path) -> None:
     kernel = _logical("any")
     with pytest.raises(DataDependentControlFlowError, match="insn_j_update"):
@@ -265,8 +261,7 @@ def test_inames_that_equal_a_lane_are_strided() -> None:
     assert {k for k in counts if k.startswith("gmem.load")} == {"gmem.load.32.stride1"}
 
 
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 @pytest.mark.parametrize(("kind", "family"), [("i32", "iop"), ("f64", "flop")])
 def test_integer_powers_with_a_variable_exponent_are_calls(
     kind: str, family: str, tmp_path: Path

@@ -58,7 +58,6 @@ OBJECTS = _objects()
 @pytest.mark.parametrize("handed_out", OBJECTS.values(), ids=OBJECTS.keys())
 def test_counts_are_those_of_the_kernel_inside(handed_out: Any) -> None:
     vector = countperf.count_kernel(handed_out)
-
     # one multiplication, one load and one store for each of 64 elements
     counts = vector.evaluate(n=64)
     assert (counts["flop.mul.f32"], counts["gmem.load.32.stride1"]) == (64, 64)

@@ -14,17 +14,18 @@ import loopy as lp
 import loopy.schedule
 import numpy as np
 import pytest
+from loopy.schedule import Barrier
 
-from countperf.counting.count_properties import count_kernel
+from countperf.counting.analysis import analyze_kernel
+from countperf.counting.count_properties import count_kernel, count_loopy_kernel
 from countperf.counting.frontend.schedule import generate_code, in_fixed_order, prepare_unit
+from countperf.counting.programs import kernel_programs
 from countperf.errors import CountingError, KernelBuildError
+from tests.counting.test_source_view import with_oclgrind
 from tests.kernels import arguments_of, made
 from tests.oracles import oclgrind
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Loopy's dependencies
-needs_oclgrind = pytest.mark.skipif(
-    oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
-)
 N, M = 9, 7
 BOUNDS = {"t": 3, "i": "n", "p": "m", "q": "m", "r": "n", "s": "n"}  # of the caller's loops
 
@@ -142,8 +143,7 @@ CALLS: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.oclgrind
-@needs_oclgrind
+@with_oclgrind
 def test_calls_are_what_is_executed(name: str, tmp_path: Path) -> None:
     unit, multiplications = CALLS[name]
     vector = count_kernel(unit)
@@ -293,7 +293,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", COUNTED)
-@needs_oclgrind
+@with_oclgrind
 def test_what_cannot_wrap_counts_as_it_executes(name: str, tmp_path: Path) -> None:
     unit, products = COUNTED[name]
     assert count_kernel(unit).evaluate(n=SIZE)["flop.mul.f32"] == products
@@ -342,3 +342,100 @@ def test_rows_are_refused_where_their_ends_are_kept_unsigned(
             count_kernel(unit, statistics={"j": 3})
     else:
         assert count_kernel(unit, statistics={"j": 3}).evaluate(n=SIZE)["flop.add.f32"] == 3 * SIZE
+
+
+# --- Preprocessing and scheduling, which take longer than counting: once, or not at all
+
+_STEPS = ("preprocess_program", "get_one_linearized_kernel")
+
+
+def _reversal() -> Any:
+    """Two barriers: local memory is written again in each pass of the loop."""
+    return made(
+        "[n] -> {[g, l, k]: 0 <= 16*g + l < n and 0 <= l < 16 and 0 <= k < 8}",
+        """
+        for g, l, k
+            tile[l] = a[k, 16*g + l] {id=write}
+            b[k, 16*g + l] = tile[15 - l] {id=read, dep=write}
+        end
+        """,
+        "a,b f32 8,n; tile f32 16 local; n i32",
+        assumptions="n mod 16 = 0 and n >= 16",
+        tags={"g": "g.0", "l": "l.0"},
+    )
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record which of the steps are run."""
+    taken: list[str] = []
+    for name in _STEPS:
+        original = getattr(lp, name)
+
+        def step(*arguments: Any, name: str = name, original: Any = original) -> Any:
+            taken.append(name)
+            return original(*arguments)
+
+        monkeypatch.setattr(lp, name, step)
+    return taken
+
+
+def test_a_kernel_is_scheduled_once_for_all_views(steps: list[str]) -> None:
+    t_unit = _reversal()
+    vector = count_kernel(t_unit, view="structure", cache=False)
+    kernel_programs(t_unit)
+    analyze_kernel(t_unit)
+    assert steps == list(_STEPS)
+    assert vector.evaluate(n=32)["barrier.local"] == 2 * 8 * 32
+
+
+def test_the_schedule_of_the_caller_is_the_one_that_counts(steps: list[str]) -> None:
+    t_unit = lp.preprocess_program(_reversal())
+    steps.clear()
+    of_preprocessed = count_kernel(t_unit, cache=False)
+    assert steps.count("get_one_linearized_kernel") == 1
+    kernel = lp.get_one_linearized_kernel(t_unit.default_entrypoint, t_unit.callables_table)
+    steps.clear()
+    vector = count_kernel(t_unit.with_kernel(kernel), cache=False)
+    assert steps == []
+    assert vector == of_preprocessed == count_kernel(_reversal(), cache=False)
+    items = list(kernel.linearization or ())
+    barriers = [item for item in items if isinstance(item, Barrier)]
+    assert barriers
+    items.remove(barriers[0])
+    counts = count_loopy_kernel(t_unit.with_kernel(kernel.copy(linearization=items)))
+    assert counts.operations["barrier.local"].evaluate({"n": 32}) == (len(barriers) - 1) * 8 * 32
+
+
+def test_a_kernel_that_loopy_cannot_schedule_is_refused_without_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(prompt: str = "") -> str:
+        raise AssertionError(f"asked {prompt!r}")
+
+    monkeypatch.setattr("builtins.input", asked)
+    t_unit = made(
+        ["[n] -> { [i]: 0 <= i < 5 }", "[n] -> { [j]: 0 <= j < n + 2 }"],
+        """
+        y[0] = max(i, (1.0 if a[i] > a[2] else 2.0)) {id=first}
+        z[j] = max(i, b[i])*2 {id=second}
+        """,
+        "a,b f32 6; y f32 1; z f32 n+2; n i32",
+        assumptions="n >= 4",
+        silenced_warnings=["v1_scheduler_fallback", "write_race(first)", "write_race(second)"],
+    )
+    t_unit = lp.split_iname(t_unit, "j", 2, inner_tag="ilp")
+    with pytest.raises(CountingError, match="not have a schedulable iname nesting"):
+        count_kernel(t_unit)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("view", ["source", "compiled", "structure"])
+def test_indices_along_separate_axes_have_to_be_constants(view: Any) -> None:
+    arguments = "o f64 n; u f64 3,n sep,C; n i32"
+    kernel = made("d<3, i<n", "o[i] = sum(d, u[d, i])", arguments, assumptions="")
+    with pytest.raises(CountingError, match=r"no code for it.*unroll the iname\(s\) 'd'"):
+        count_kernel(kernel, view=view)
+    # as Loopy advises
+    counts = count_kernel(lp.tag_inames(kernel, {"d": "unr"}), view=view).evaluate(n=10)
+    assert sum(n for name, n in counts.items() if name.startswith("gmem.load")) == 30

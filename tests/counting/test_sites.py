@@ -206,10 +206,8 @@ def test_the_longest_of_the_chains_that_wait_together() -> None:
 @pytest.mark.parametrize(
     ("tag", "copies", "statement"),
     [
-        ("unr", 4, "out[j, i] = fmin(a[j, i], b[i])"),
         ("ilp", 4, "out[j, i] = fmin(a[j, i], b[i])"),
         ("unr", 2, "out[j, i] = fmin(a[j, i], exp(b[i]))"),
-        ("g.0", 4, "out[j, i] = fmin(a[j, i], b[i])"),
         ("unr", 4, "b[i] = fmin(a[j, i], b[i])"),  # each waits for the one before
     ],
 )

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import textwrap
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,24 +47,18 @@ def time_ms(x: int, tile: int, pad: int) -> float:
 
 def write_cache(path: Path) -> None:
     cache: dict[str, Any] = {}
-    for x in VALUES["block_size_x"]:
-        for tile in VALUES["tile"]:
-            for pad in VALUES["pad"]:
-                fails = x == 256 and tile > 6
-                cache[f"{x},{tile},{pad}"] = {
-                    "block_size_x": x,
-                    "tile": tile,
-                    "pad": pad,
-                    "time": "RuntimeFailedConfig" if fails else time_ms(x, tile, pad),
-                    "times": [] if fails else [time_ms(x, tile, pad)],
-                    "compile_time": 100.0,
-                    "verification_time": 0,
-                    "benchmark_time": 10.0,
-                    "strategy_time": 0,
-                    "framework_time": 0,
-                    "timestamp": "2024-01-01 00:00:00",
-                    **({"__error__": "RuntimeFailedConfig"} if fails else {}),
-                }
+    never = dict.fromkeys(("verification_time", "strategy_time", "framework_time"), 0)
+    always = {"compile_time": 100.0, "benchmark_time": 10.0, "timestamp": "2024-01-01 00:00:00"}
+    for x, tile, pad in product(*VALUES.values()):
+        cache[f"{x},{tile},{pad}"] = {
+            **dict(zip(VALUES, (x, tile, pad), strict=True)),
+            "time": time_ms(x, tile, pad),
+            "times": [time_ms(x, tile, pad)],
+            **{**never, **always},
+        }
+        if x == 256 and tile > 6:
+            failed = dict.fromkeys(("time", "__error__"), "RuntimeFailedConfig")
+            cache[f"{x},{tile},{pad}"] |= {**failed, "times": []}
     content = {
         "device_name": "gpu",
         "kernel_name": "toy",
@@ -84,12 +79,8 @@ def test_strategy_finds_the_optimum_within_a_quarter_of_the_space(
     cache, answer = tmp_path / "cache.json", tmp_path / "answer.json"
     write_cache(cache)
     command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(_TUNE)]
-    done = subprocess.run(
-        [*command, str(cache), str(answer), model, "20"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [*command, str(cache), str(answer), model, "20"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(answer.read_text())
     assert len(found) <= 20

@@ -32,24 +32,29 @@ def seconds(trial: Any) -> float:
     return 1e-3 * (1 + abs(unroll - 4) + (tile != 32) + (layout == "soa"))
 
 
-def study_of(sampler: PosteriorSampler, trials: int) -> Any:
+def study_of(configurations: Any, trials: int = 0, **options: Any) -> Any:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=sampler)
-    study.optimize(seconds, n_trials=trials)
+    study = optuna.create_study(sampler=PosteriorSampler(configurations, **options))
+    if trials:
+        study.optimize(seconds, n_trials=trials)
     return study
 
 
+def suggest_tile(trial: Any) -> Any:
+    return trial.suggest_categorical("tile", [8, 16, 32])
+
+
 def test_the_best_of_the_list_is_found_in_a_third_of_it() -> None:
-    study = study_of(PosteriorSampler(CONFIGURATIONS, seed=1), 15)
+    study = study_of(CONFIGURATIONS, 15, seed=1)
     assert study.best_params == {"tile": 32, "unroll": 4, "layout": "aos"}
 
 
 def test_the_study_ends_when_all_were_tried() -> None:
     configurations = [{"tile": tile, "pad": pad} for tile in (8, 16, 32) for pad in (False, True)]
-    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+    study = study_of(configurations)
 
     def objective(trial: Any) -> float:
-        tile = trial.suggest_categorical("tile", [8, 16, 32])
+        tile = suggest_tile(trial)
         trial.suggest_categorical("pad", [False, True])
         trial.suggest_float("else", 0.0, 1.0)
         return float(tile)
@@ -60,20 +65,18 @@ def test_the_study_ends_when_all_were_tried() -> None:
 
 
 def test_trials_by_ask_and_tell_go_on_with_the_best_when_all_were_tried() -> None:
-    configurations = [{"tile": tile} for tile in (8, 16, 32)]
-    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+    study = study_of([{"tile": tile} for tile in (8, 16, 32)])
     for _ in range(5):
         trial = study.ask()
-        study.tell(trial, 1.0 + abs(trial.suggest_categorical("tile", [8, 16, 32]) - 16))
+        study.tell(trial, 1.0 + abs(suggest_tile(trial) - 16))
     assert {trial.params["tile"] for trial in study.trials[:3]} == {8, 16, 32}
     assert [trial.params["tile"] for trial in study.trials[3:]] == [16, 16]
 
 
 def test_enqueued_trials_teach_their_own_configuration() -> None:
-    configurations = [{"tile": tile} for tile in (8, 16, 32)]
-    study = optuna.create_study(sampler=PosteriorSampler(configurations))
+    study = study_of([{"tile": tile} for tile in (8, 16, 32)])
     study.enqueue_trial({"tile": 32})
-    study.optimize(lambda trial: trial.suggest_categorical("tile", [8, 16, 32]), n_trials=3)
+    study.optimize(suggest_tile, n_trials=3)
     assert study.trials[0].params == {"tile": 32}
     assert {trial.params["tile"] for trial in study.trials} == {8, 16, 32}
 
@@ -86,10 +89,7 @@ def test_other_objectives_than_one_time_are_refused(directions: list[str]) -> No
 
 
 def test_a_cost_function_decides_the_first() -> None:
-    sampler = PosteriorSampler(
-        CONFIGURATIONS, cost=lambda c: 1.0 + abs(c["tile"] * c["unroll"] - 96)
-    )
-    study = study_of(sampler, 1)
+    study = study_of(CONFIGURATIONS, 1, cost=lambda c: 1.0 + abs(c["tile"] * c["unroll"] - 96))
     assert study.trials[0].params["tile"] * study.trials[0].params["unroll"] == 96
 
 
@@ -106,6 +106,6 @@ def test_the_example_of_the_documentation_runs() -> None:
 
 
 def test_values_that_the_objective_lacks_are_named() -> None:
-    study = optuna.create_study(sampler=PosteriorSampler([{"x": 1}, {"x": 2}]))
+    study = study_of([{"x": 1}, {"x": 2}])
     with pytest.raises(ParameterError, match=r"suggests x of \[3, 4\].* suggest all values"):
         study.optimize(lambda trial: trial.suggest_categorical("x", [3, 4]), n_trials=1)
