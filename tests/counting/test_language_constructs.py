@@ -15,12 +15,10 @@ import pytest
 
 from countperf.counting.count_properties import count_kernel
 from countperf.errors import DataDependentControlFlowError
-from tests.kernels import arguments_of, made
+from tests.counting.test_source_view import with_oclgrind
+from tests.kernels import made
 from tests.oracles import oclgrind
 
-needs_oclgrind = pytest.mark.skipif(
-    oclgrind.PROGRAM is None, reason="oclgrind-kernel is not installed"
-)
 # of what Loopy uses of its dependencies
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 N = 6
@@ -52,38 +50,6 @@ def scan(operation: str, length: Any, *, parallel: bool) -> Any:
         tags={"i": "l.0"} if parallel else None,
     )
     return lp.realize_reduction(kernel, force_scan=True)
-
-
-def callees() -> Any:
-    """Call one callee with loops of its own three times, with different arguments, nested."""
-    inner = lp.make_function(
-        "{ [k] : 0 <= k < 4 }",
-        "out[k] = 2*given[k] + 1",
-        name="scale",
-        lang_version=(2018, 2),
-    )
-    outer = lp.make_function(
-        "{ [p, q] : 0 <= p, q < 4 }",
-        """
-        kept[p] = given[p] * given[p]  {id=square}
-        [q]: out[q] = scale([q]: kept[q]) {dep=square}
-        """,
-        arguments_of("given,out f32 4; kept f32 4 -"),
-        name="scaled_square",
-        lang_version=(2018, 2),
-    )
-    caller = made(
-        "i<n, j<4, l<4, m<4, o<4",
-        """
-        for i
-            [j]: y[i, j] = scale([j]: a[i, j]) {id=first}
-            [l]: z[i, l] = scaled_square([l]: y[i, l]) {id=second, dep=first}
-            [m]: c[i, m] = scaled_square([m]: z[i, m]) {dep=second}
-        end
-        """,
-        "a,c,y,z f32 n,4; n i32",
-    )
-    return lp.merge([caller, outer, inner])
 
 
 def unused_local_axis() -> Any:
@@ -219,28 +185,18 @@ KERNELS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "scan of n": (lambda: scan("sum", "n", parallel=False), {}),
     "parallel scan": (lambda: scan("sum", 13, parallel=True), {}),
     "parallel scan of maxima": (lambda: scan("max", 16, parallel=True), {}),
-    "callees": (callees, {}),
     "unused local axis": (unused_local_axis, {}),
     **{name: (partial(_simple, name), {}) for name in _SIMPLE},
 }
 
 
-def _inlined(t_unit: Any) -> Any:
-    """Inline callees, for which Loopy else emits functions that take global arrays only."""
-    for name in ("scaled_square", "scale", "scale_0", "scale_1"):
-        if name in t_unit.callables_table:
-            t_unit = lp.inline_callable_kernel(t_unit, name)
-    return t_unit
-
-
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 @pytest.mark.parametrize("name", KERNELS)
 def test_constructs_are_what_is_executed(name: str, tmp_path: Path) -> None:
     build, statistics = KERNELS[name]
     sizes = {"n": SIZES.get(name, N)}
     counts = count_kernel(build(), statistics=statistics).evaluate(sizes)
-    dynamic = oclgrind.run(_inlined(build()), sizes, tmp_path)
+    dynamic = oclgrind.run(build(), sizes, tmp_path)
     assert oclgrind.disagreements(counts, dynamic) == {}
 
     def total(pattern: str) -> int:
@@ -259,8 +215,7 @@ def _logical(operation: str) -> Any:
     return made("i<n, j<16", text, "a f32 n,16; z i32 n; n i32")
 
 
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 def test_any_stops_at_the_first_that_holds(tmp_path: Path) -> None:
     kernel = _logical("any")
     with pytest.raises(DataDependentControlFlowError, match="insn_j_update"):
@@ -306,8 +261,7 @@ def test_inames_that_equal_a_lane_are_strided() -> None:
     assert {k for k in counts if k.startswith("gmem.load")} == {"gmem.load.32.stride1"}
 
 
-@needs_oclgrind
-@pytest.mark.oclgrind
+@with_oclgrind
 @pytest.mark.parametrize(("kind", "family"), [("i32", "iop"), ("f64", "flop")])
 def test_integer_powers_with_a_variable_exponent_are_calls(
     kind: str, family: str, tmp_path: Path
