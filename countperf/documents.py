@@ -100,8 +100,7 @@ def _in_order(ends: tuple[float, float]) -> tuple[float, float]:
     return ends
 
 
-Interval = Annotated[tuple[float, float], pydantic.AfterValidator(_in_order)]
-"""Low and high end."""
+Interval = Annotated[tuple[float, float], pydantic.AfterValidator(_in_order)]  # low and high end
 
 IntervalOfTimes = Annotated[
     tuple[pydantic.NonNegativeFloat, pydantic.PositiveFloat], pydantic.AfterValidator(_in_order)

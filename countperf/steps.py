@@ -68,11 +68,9 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-_received: list[int] = []
-"""Interrupts that wait for the end of a step; in the main thread alone."""
+_received: list[int] = []  # interrupts that wait for the end of a step; in the main thread alone
 
-_seen: list[int] = []
-"""Interrupts in a block of `note_interrupts`."""
+_seen: list[int] = []  # interrupts in a block of `note_interrupts`
 
 
 def _is_main() -> bool:

@@ -27,8 +27,7 @@ try:
 except ImportError:  # no such locks on this system
     fcntl = None
 
-COMPRESSED = ".gz"
-"""Ending of the names of compressed files."""
+COMPRESSED = ".gz"  # ending of the names of compressed files
 
 _MAX_BYTES = 2**26  # that a compressed file may become
 

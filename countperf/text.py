@@ -110,8 +110,7 @@ class Column:
         return str(value) if isinstance(value, Integral) else f"{float(value):.4g}"
 
 
-EACH = Column()
-"""In the place of a column of parameters or choices: a column for each of them."""
+EACH = Column()  # in the place of a column of parameters or choices: a column for each of them
 
 
 def columns_of(names: str, format: Callable[[float], str] | None = None) -> dict[str, Column]:
@@ -330,8 +329,7 @@ def short_name(model: str) -> str:
 
 # --- what ``repr`` shows of large objects
 
-MOST_LINES = 25
-"""Lines of a ``repr``, at most."""
+MOST_LINES = 25  # lines of a ``repr``, at most
 
 _WIDTH = 160
 

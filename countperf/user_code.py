@@ -19,8 +19,7 @@ from types import ModuleType
 
 from countperf.errors import CountperfError, nearest
 
-MakeError = Callable[[str], CountperfError]
-"""From a message to the error that is raised with it."""
+MakeError = Callable[[str], CountperfError]  # from a message to the error that is raised with it
 
 
 def find_in_user_code(

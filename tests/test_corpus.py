@@ -46,7 +46,8 @@ def _decided(name: str) -> bool:
 
 
 SOURCES = ("arraycontext", "pytato", "sumpy", "sumpy_expansions")
-PRODUCERS = [name for name in ALL if name.partition("/")[0] in SOURCES]
+# no weights know chains of sums of 64-bit integers
+PRODUCERS = [n for n in ALL if n.partition("/")[0] in SOURCES and n != "pytato/sum_integers"]
 DECIDED = [name for name in ALL if _decided(name)]
 
 

@@ -33,7 +33,7 @@ from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import model_names
 from countperf.mechanistic.profile import ProfiledKernel
 from countperf.models import metrics
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
 from countperf.models.fitting import fit_model
 from countperf.models.library import fits_folders
 from countperf.models.metrics import Evaluation
@@ -81,10 +81,7 @@ def with_known_transactions(
 
 
 def recount(measurements: Path | str, *, caches: CountedCaches | None = None) -> MeasurementSet:
-    """Count the measured kernels of the catalogue again, in place; nothing is measured.
-
-    What is known of their compiled code stays, and the statement of the cache that it was read for.
-    """
+    """Count the measured kernels of the catalogue again, in place; compiled code stays."""
     counted: dict[object, dict[str, object]] = {}
     properties: dict[str, dict[str, object]] = {}
     with rewrite_file(measurements) as write:
@@ -109,10 +106,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
 def measurements_of_table(
     table: Path | str, *, kernels: str | None = None, device: str, ignore: Sequence[str] = ()
 ) -> MeasurementSet:
-    """Read times that were measured elsewhere from a file.
-
-    `kernels` is the file of the kernels, ``my.py`` or ``my.py:name``; `device` a slug or a file.
-    """
+    """Read times that were measured elsewhere, of kernels in ``my.py`` or of ``my.py:name``."""
     given = kernels or ""
     file, _, name = given.rpartition(":") if ":" in given else (given, "", "")
     if device.endswith(".json"):
@@ -180,7 +174,9 @@ def fit(
     check_writable(output)  # before the work
     seen = measured.select(lambda m: m.purpose == "measurement")
     if isinstance(model, str):
-        model = load_fitted_model(model, measured.device, memory)
+        codes = [m.code for m in seen if m.code and f"{CODE}cycles" in m.code]
+        overlapped = not codes or any(OVERLAPPED in code for code in codes)  # 0.2.0 read none
+        model = load_fitted_model(model, measured.device, memory, overlapped=overlapped)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
     result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)

@@ -238,10 +238,7 @@ def predict(
 def explain(
     kernel: Any, parameters: Mapping[str, Any] | None = None, /, **options: Any
 ) -> Explanation:
-    """Predict the time of one launch of a kernel, and say where it goes term by term.
-
-    Parameters and errors are those of `predict`; arrays are refused by a `ParameterError`.
-    """
+    """Say where the time that `predict` gives goes term by term; arrays are refused."""
     return explain_prediction(predict(kernel, parameters, **options))
 
 

@@ -197,10 +197,7 @@ def time_resident_groups(
     device: str | Device | None = None,
     statistics: Mapping[str, measuring.Statistic] | None = None,
 ) -> measuring.MeasurementSet:
-    """Time a kernel with several numbers of resident groups, by unused local memory.
-
-    Names of cases end in the number, as in ``groups=3``; errors as of `time_kernel`.
-    """
+    """Time a kernel with several numbers of resident groups, in which names of cases end."""
     (case,) = _list_cases(Kernel.of(kernel, sizes, statistics))
     cases = [
         replace(
@@ -408,10 +405,7 @@ def _add_types(unit: Any, entrypoint: str, types: Mapping[str, str]) -> Any:
 def find_sizes(
     unit: Any, integers: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, int]:
-    """Return the values of the size parameters of a launch.
-
-    Those that were not passed are found from the shapes of arrays, as Loopy's own wrapper does.
-    """
+    """Return the sizes of a launch; those not passed follow from shapes, as in Loopy's wrapper."""
     kernel = unit.default_entrypoint
     names = {arg.name for arg in kernel.args if isinstance(arg, lp.ValueArg)}
     sizes = {name: value for name, value in integers.items() if name in names}
@@ -451,14 +445,14 @@ def _wrap_launch(launch: Any) -> Any:
     """Return a function that launches, and has the active logs note it."""
 
     @functools.wraps(launch)
-    def recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def launch_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = launch(self, *args, **kwargs)
         for log in tuple(_active):
             log.note(self, kwargs.get("queue", args[0] if args else None), kwargs)
         return result
 
-    vars(recorded)["is_recorded"] = True
-    return recorded
+    vars(launch_and_note)["is_recorded"] = True
+    return launch_and_note
 
 
 _LAUNCH_COLUMNS = {

@@ -23,8 +23,7 @@ from countperf.cli.common import Progress, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C: 128 and the number of the signal, as shells have it."""
+INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the number of the signal, as shells have it
 
 
 class _Command(argparse.ArgumentParser):

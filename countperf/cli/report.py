@@ -26,8 +26,7 @@ from countperf.store import check_writable, read_file_text, write_atomically
 from countperf.text import Printed, extract, format_quantity, point_text
 from countperf.tuning.result import fastest_of, read_journal
 
-Part = Printed | tuple[str, Any]
-"""A result, or a picture with its description."""
+Part = Printed | tuple[str, Any]  # a result, or a picture with its description
 
 
 class Page(NamedTuple):

@@ -29,8 +29,7 @@ from countperf.symbolic.point_arrays import Points, points_of_set, split_off_ful
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
 from countperf.text import ShortRepr
 
-PROBABILITY = "the probability of a condition"
-"""Name of a probability that the caller states, in messages."""
+PROBABILITY = "the probability of a condition"  # that the caller states, in messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +100,7 @@ def _analyze_access(
 # 3.2.1, leaves it open); the last one may be partial. All its items execute an access together.
 
 BANKS = 32
-BANK_WIDTH_BYTES = 4
-"""Of local memory: those of every NVIDIA GPU since Fermi but Kepler's."""
+BANK_WIDTH_BYTES = 4  # of local memory: those of every NVIDIA GPU since Fermi but Kepler's
 
 _NOTHING = np.iinfo(np.int64).max  # in the place of items that access nothing
 
@@ -134,8 +132,7 @@ def transactions(
 ) -> SubGroupCounts:
     """Count the lines that each sub-group touches whenever it executes an access.
 
-    Items that share a line share its transaction (CUDA C++ Best Practices Guide, "Coalesced Access
-    to Global Memory", for lines of 32 bytes).
+    CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory".
     """
     return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
 
@@ -162,8 +159,7 @@ def bank_conflicts(
 ) -> SubGroupCounts:
     """Find how many words of one bank the items of a sub-group need at a time: passes over them.
 
-    CUDA C++ Programming Guide, sections "Shared Memory" of the compute capabilities. Elements wider
-    than a word take all their words at once.
+    CUDA C++ Programming Guide, sections "Shared Memory"; wide elements take all words at once.
     """
     if access.access.address_space != "local":
         raise CountingError(
@@ -228,21 +224,17 @@ def _count_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 # --- Addresses that all work items of a group access at the same time
-# Loops without a barrier run at each item's own pace: items meet in their first, second ...
-# iteration. Loops with one, and unrolled ones, have the same value for all items. Executions are
-# sorted into *patterns*: all passes at which the same items are active with the same distances
-# between their addresses. Components of the domain without work items only shift addresses, which
-# matters modulo a number of elements (a cache line, say).
+# In loops without a barrier, items meet in their first, second ... iteration; loops with one, and
+# unrolled ones, have one value for all. A *pattern* is all passes with the same active items and
+# distances between addresses. Components of the domain without work items only shift addresses.
 
-Histogram = dict[int, int]
-"""Occurrences of each remainder of an address."""
+Histogram = dict[int, int]  # occurrences of each remainder of an address
 
 _MAXIMUM_PATTERNS = 2**16
 _PATTERNS = "different patterns in which the work items of a group access memory"
 _SPLIT_FROM = 2**18  # points; full work groups are split off, so as not to list them one by one
 _MAXIMUM_POINTS = 2**24
-_MAXIMUM_ENTRIES = 2**25
-"""Points of one part, and addresses, that are listed at most."""
+_MAXIMUM_ENTRIES = 2**25  # points of one part, and addresses, that are listed at most
 
 
 def _check_number(number: int, most: int, what: str) -> None:
@@ -351,14 +343,12 @@ def _split_full_groups(
 
 
 def _is_convex(case: Case, names: frozenset[str]) -> bool:
-    """Return whether a condition is a conjunction of affine ones on some loop variables."""
     guards = [guard for guards in case.alternatives for guard in guards]
     is_linear = all(g.is_linear and g.names() <= names for g in guards)
     return is_linear and case.holds and len(case.alternatives) == 1
 
 
 def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSet]:
-    """Return the independent parts of the loop domain."""
     if not scope.within:
         return []
     factored = scope.domains.factored(scope.within)

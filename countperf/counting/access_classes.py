@@ -1,16 +1,12 @@
 """Classes of memory accesses: strides along local axis 0, and the use of what lies between.
 
-The stride is that of the flattened address. Where lanes do not step evenly,
-
-1. steps where a floor of a quotient by a size parameter changes, as at the end of a row in
-   ``a[i, (j + 2) % m]``, are left out: the other lanes decide;
-2. lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
-   counted apart: as ``uniform`` and as ``stride1``;
-3. else the step of more than half of the lanes, in the long run, decides for all of them;
-4. else each step counts apart where it is made.
-
-What has no class by these rules counts as the coarsest one, marked as not exact, unless the caller
-states a class. Where what data reads leaves a strided access without a class, it is refused.
+The stride is that of the flattened address. Where lanes do not step evenly, steps where a floor of
+a quotient by a size parameter changes (the end of a row in ``a[i, (j + 2) % m]``) are left out.
+Lanes that access the element of the lane before them, or one beside that (``a[j // 2]``), are
+counted apart, as ``uniform`` and as ``stride1``; else the step of more than half of the lanes
+decides for all; else each step counts apart. What has no class by these rules counts as the
+coarsest one, marked as not exact, unless the caller states a class; where what data reads leaves
+a strided access without a class, it is refused.
 """
 
 from __future__ import annotations
@@ -70,8 +66,7 @@ class Occurrence(NamedTuple):
     number: Number
 
 
-AddressIterations = tuple[accesses.Address, frozenset[str], Cases]
-"""Where an array is accessed: address, loops around it, conditions."""
+AddressIterations = tuple[accesses.Address, frozenset[str], Cases]  # with the loops around it
 Occurrences = Mapping[tuple[MemoryAccess, frozenset[str]], Sequence[Occurrence]]
 
 
@@ -266,7 +261,6 @@ class Footprints:
     def _find_addresses(
         self, access: MemoryAccess, key: tuple[str, str]
     ) -> list[AddressIterations]:
-        """Return where an array is accessed in one direction."""
         if key in self.opaque:
             why = f"instruction '{self.opaque[key]}', which has no counting rule, may access it too"
             raise self._refuse_footprint(access, why)
@@ -455,7 +449,6 @@ class _Widener:
         )
 
     def _split_arrays(self, cells: IntegerSet) -> list[IntegerSet]:
-        """Return the cells of each array, where axes are implemented as several arrays."""
         layout = self.layout
         if not layout.separate:
             return [cells]

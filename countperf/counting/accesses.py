@@ -1,9 +1,8 @@
-"""Memory accesses: addresses, strides between work items, footprints, utilization.
+"""Memory accesses: addresses, layouts of arrays, utilization.
 
-The *stride* of an access is the change of its flattened address, in elements, along local axis 0.
-Its *utilization ratio* is the number of cells that the kernel accesses in that direction, over the
-number of those cells each widened by the stride - 1 cells after it (Stevens & Klöckner 2016,
-section 2.1: the gaps along axis 0 filled in).
+The *utilization ratio* of an access is the number of cells that the kernel accesses in that
+direction, over the number of those cells each widened by the stride - 1 cells after it (Stevens &
+Klöckner 2016, section 2.1: the gaps along axis 0 filled in).
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, Atom, QuasiPolynomial
 from countperf.text import ShortRepr
 
-_SEPARATE_ELEMENTS = 2**40
-"""Assumed distance of separate arrays: beyond the end of any of them."""
+_SEPARATE_ELEMENTS = 2**40  # assumed distance of separate arrays: beyond the end of any of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,6 @@ class Layout(ShortRepr):
         return tuple(axes), (self.shape[axes[0]] if axes else None, *extents)
 
     def _divides(self, axis: int, others: Sequence[int]) -> bool:
-        """Return whether the stride of an axis divides those of others."""
         quotients = (exact_quotient(self.strides[k], self.strides[axis]) for k in others)
         return all(quotient is not None for quotient in quotients)
 
@@ -288,8 +285,7 @@ def _parts_of(stride: int | None) -> tuple[int, str]:
 
 # --- Accesses as they are written in instructions
 
-Conditions = tuple[tuple[Any, bool], ...]
-"""Expressions that must hold, or must not."""
+Conditions = tuple[tuple[Any, bool], ...]  # expressions that must hold, or must not
 
 
 @dataclass(frozen=True, slots=True)

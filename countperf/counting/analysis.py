@@ -1,9 +1,8 @@
 """The structure of a kernel that decides how a device runs it, and counts that follow at sizes.
 
-Counts at sizes have no formula: ``transactions.32x128.load`` are the lines of 128 bytes that
-sub-groups of 32 work items touch in all loads from global memory (likewise ``store``; without it
-both); ``subgroups.32.launched`` and the like what sub-groups of 32 work items execute;
-``distinct.load`` and ``distinct.store`` the distinct bytes of global memory that are accessed.
+These have no formula: ``transactions.32x128.load`` are the lines of 128 bytes that sub-groups of 32
+work items touch in all loads from global memory; ``subgroups.32.launched`` and the like what these
+execute; ``distinct.load`` the distinct bytes of global memory that are accessed.
 """
 
 from __future__ import annotations

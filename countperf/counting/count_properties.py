@@ -36,11 +36,9 @@ from countperf.sizes import checks_keywords
 from countperf.symbolic.piecewise import ONE_COUNT, PiecewiseQuasiPolynomial
 
 _MAXIMUM_IN_MEMORY = 512
-_COUNTED_BETWEEN = 64
-"""After so many counts is forgotten what Loopy keeps in memory, 160 kB for each kernel."""
+_COUNTED_BETWEEN = 64  # counts, after which what Loopy keeps in memory (160 kB each) is forgotten
 
-_NOTHING = (None, False, {})
-"""Values of options that state nothing."""
+_NOTHING = (None, False, {})  # values of options that state nothing
 
 _memory: dict[str | None, PropertyVector] = {}
 _memory_lock = threading.Lock()
@@ -97,9 +95,8 @@ def count_kernel(
     statistics : mapping from str to number or str, optional
         What data decides: mean trip counts by iname; probabilities of conditions by instruction id
         (``*`` and ``?`` match) or by the condition's text; the class of accesses whose address is
-        read from data (without one it is ``indirect``), or whose work items step unevenly, by array
-        or by the access's text, such as ``{"x": "stride1"}``. Counts into which they enter are
-        marked as not exact.
+        read from data (by default ``indirect``), or whose work items step unevenly, by array or by
+        the access's text, such as ``{"x": "stride1"}``. What they enter is not exact.
     view : {"source", "compiled", "structure"}
         Whether what Loopy emits is counted (default), what an optimizing compiler leaves of it, or
         what is emitted and beside it what the compiler leaves by how a device executes it.
@@ -114,14 +111,13 @@ def count_kernel(
         ``countperf.counting.structure.memory_hierarchy.load_hierarchy("amd-zen4").counted``; by
         default those of AMD Zen 5.
     cache : bool
-        Whether counts are remembered in the process; False to count anew.
+        Whether counts are remembered in the process.
 
     Raises
     ------
     CountingError
         Something cannot be counted exactly: `UnsupportedExpressionError` for what has no counting
-        rule, `DataDependentControlFlowError` for what depends on data. Or `instruction_counts` has
-        a property that work items do not execute.
+        rule, `DataDependentControlFlowError` for what depends on data.
     PropertyNameError
         `instruction_counts` has a name that is no property, or one that is derived.
 

@@ -17,8 +17,7 @@ from loopy.symbolic import WalkMapper
 from countperf.counting.keys import Case
 from countperf.errors import UnsupportedExpressionError
 
-Subscripts = dict[str, set[tuple[Any, ...]]]
-"""From a variable to the subscripts with which it occurs; scalars have the empty one."""
+Subscripts = dict[str, set[tuple[Any, ...]]]  # of variables; scalars have the empty one
 
 
 @dataclass(slots=True, eq=False)
@@ -46,8 +45,7 @@ class Wait:
     """A barrier that the items of a group wait at."""
 
 
-Item: TypeAlias = Loop | Wait | str
-"""A loop, a local barrier, or the id of an instruction."""
+Item: TypeAlias = Loop | Wait | str  # a loop, a local barrier, or the id of an instruction
 
 
 def leaves_in(
@@ -272,8 +270,7 @@ def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
 # Two expressions have one number only if they always have the same value. What a value depends on
 # is kept by version, which changes with every assignment that may reach it.
 
-Guard = Hashable
-"""A condition: a case on the loop variables, or a test of data with the versions it reads."""
+Guard = Hashable  # a case on the loop variables, or a test of data with the versions it reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +293,7 @@ class Point:
         return region in self.regions and within <= self.within and guards <= self.guards
 
 
-_Provider = tuple[Loop, frozenset[str], frozenset[Guard]]
-"""The loop in which a value is known, all loops around where it was computed, and conditions."""
+_Provider = tuple[Loop, frozenset[str], frozenset[Guard]]  # where a value is known, and under what
 
 
 @dataclass(slots=True)

@@ -166,7 +166,6 @@ class Domains:
         return loops
 
     def _find_data_in(self, line: isl_sets.IntegerSet) -> tuple[str, ...]:
-        """Return the parameters beside sizes on which the values in a set depend."""
         names = isl_sets.names_of(line, parameters=True)
         unknown = tuple(name for name in names if name not in self.sizes)
         if not unknown or sets.without_parameters(line, unknown) is not None:

@@ -1,13 +1,10 @@
 """Instruction trace of one sub-group of a typical work group at given sizes, with dependencies.
 
-1. Its loops run over all values for which one of its work items is active.
-2. A private variable carries what its value waited for to every later use, also in later
-   iterations; an element of a private array does so by its index.
-3. A load waits for the last store of the first work item to the same address. What other work items
-   store is seen after a barrier.
-4. A barrier waits for everything before it, and everything after it waits for the barrier.
-5. A program with more instructions than are wanted is shortened: the outermost loops run a part of
-   their iterations, all by the same factor; inner ones only if that is not enough.
+Its loops run over all values for which one of its work items is active. A private variable, or an
+element of a private array, carries what its value waited for to every later use. A load waits for
+the last store of the first work item to the same address; what others store is seen after
+a barrier. A program with more instructions than are wanted is shortened: the outermost loops run
+a part of their iterations, all by the same factor; inner ones only if that is not enough.
 """
 
 from __future__ import annotations
@@ -154,7 +151,6 @@ class _Writer:
                     self._run_statement(statement)
 
     def _is_executed(self, iterations: Iterations) -> bool:
-        """Return whether something is executed for the values of the loops so far."""
         members = self._find_members(iterations)
         if members.is_empty:
             return False
@@ -211,7 +207,6 @@ class _Writer:
     def _evaluate(
         self, within: frozenset[str], expressions: tuple[QuasiPolynomial, ...]
     ) -> tuple[int, ...]:
-        """Evaluate expressions in the loop variables of a statement."""
         fixed = self._fix_values(within, expressions)
         return tuple(int(part.evaluate(self.values)) for part in fixed)
 

@@ -15,7 +15,7 @@ from loopy.symbolic import WalkMapper, get_dependencies
 from pymbolic import evaluate
 
 DType = np.dtype[Any]
-LIMITS = {
+LIMITS = {  # constants of C that Loopy writes, such as for the initial value of a minimum
     "INFINITY": np.dtype(np.float32),
     "HUGE_VAL": np.dtype(np.float64),
     "INT_MIN": np.dtype(np.int32),
@@ -25,7 +25,6 @@ LIMITS = {
     "UINT_MAX": np.dtype(np.uint32),
     "ULONG_MAX": np.dtype(np.uint64),
 }
-"""Constants of C that Loopy writes, such as for the initial value of a minimum."""
 
 
 def name_of(function: Any) -> str:

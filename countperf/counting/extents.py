@@ -1,9 +1,8 @@
 """Elements of its arrays that a kernel addresses: how far each subscript goes.
 
-isl finds the ends of a subscript over the loops and conditions around it, as far as these are
-affine; what else bounds it is left out, and its range is marked as not exact. An element of an
-integer array stands for any number from the smallest to the largest of its array, the same one
-wherever it is read again; so rows from one element to the next (CSR) have ends, too.
+isl finds the ends of a subscript over the loops and affine conditions around it; what else bounds
+it is left out, and its range is marked as not exact. An element of an integer array stands for any
+number from the smallest to the largest of its array, the same one wherever it is read again.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ from countperf.symbolic.kernel_sets import domain_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 from countperf.symbolic.sets import extremes, fix_parameters
 
-_OPERATIONS = 2_000_000
-"""Of isl for one subscript, a second or so; beyond, its ends are not known."""
+_OPERATIONS = 2_000_000  # of isl for one subscript, a second or so; beyond, its ends are not known
 _INT = np.dtype(np.int32)  # in which C computes at least
 _ROUNDS = 200
 _SOME_ROW = (3, 10)  # the elements around a row, by which it is told from other loops
@@ -478,8 +476,7 @@ class Region(ToQuasiPolynomial):
         return value
 
 
-_Waiting = tuple[ArrayAccess, Any, int, set[str]]
-"""A subscript with the extent of its axis, and index arrays that decide it."""
+_Waiting = tuple[ArrayAccess, Any, int, set[str]]  # subscript, extent, deciding index arrays
 
 
 def _adapt(data: Subscripts, ranges: dict[str, Interval], subscript: _Waiting) -> bool:

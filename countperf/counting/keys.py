@@ -107,5 +107,4 @@ class Grid(ShortRepr):
         return prod(self.items.values())
 
 
-NOWHERE = Grid(groups={}, items={})
-"""Of what no work item executes by itself, such as launches."""
+NOWHERE = Grid(groups={}, items={})  # of what no work item executes by itself, such as launches

@@ -318,7 +318,6 @@ class _Need:
 
 
 def _ask_for(needs: Sequence[_Need], kernel: str) -> DataDependentControlFlowError:
-    """Return an error that names everything of the kernel that lacks a statistic."""
     statistics = {need.name: need.typical for need in needs}
     by_data = [str(need) for need in needs if not need.is_sized]
     by_sizes = [str(need) for need in needs if need.is_sized]

@@ -3,8 +3,7 @@
 A read of a private variable in a loop is *carried* if no instruction before it in the body writes
 the element. Instructions that feed each other in a cycle with one carried read form a chain, of
 those that share instructions the longest: the recurrence that bounds the time of an iteration from
-below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2). Ways that come back after
-several iterations only are no chains.
+below (B. R. Rau, Iterative modulo scheduling, MICRO 1994, section 2.2).
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
 from countperf.text import ShortRepr
 
-Operations = tuple[tuple[str, int], ...]
-"""Kinds of operations and how many, sorted."""
+Operations = tuple[tuple[str, int], ...]  # kinds of operations and how many, sorted
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +264,6 @@ def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
 
 
 def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
-    """Yield the operations on each way, innermost first."""
     if expr == reference:
         yield []
         return
@@ -296,7 +293,6 @@ def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
 
 
 def _is_product(expr: Any) -> bool:
-    """Return whether an expression multiplies, negations aside."""
     if not isinstance(expr, p.Product):
         return isinstance(expr, p.Power) and expr.exponent == 2
     factors = [f for f in flatten_operands(expr, p.Product) if f != -1]

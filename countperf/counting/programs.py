@@ -1,15 +1,12 @@
 """Programs of sub-groups, symbolic in the sizes.
 
 A sub-group executes something where one of its work items does; these meet in equal values of the
-loop variables. A statement is what an instruction of the kernel is executed as, and what each part
-waits for. The counting rules are those of `countperf.counting.operations`, strung together:
-
-1. Sums, products, minima and the like associate from left to right; every other operation waits for
-   all its operands.
-2. A load waits for what its subscript reads from data, a store for its value and subscript.
-3. Negations are free and pass on what they negate; so do private variables and constants.
-4. With contraction, an addition and a multiplication of one real type, whose product nothing else
-   in the statement uses, are one ``fma`` (what OpenCL and CUDA compilers do by default).
+loop variables. A statement is what an instruction is executed as, and what each part waits for, by
+the counting rules of `countperf.counting.operations`: sums, products and minima associate from left
+to right, other operations wait for all operands; a load waits for what its subscript reads from
+data, a store for its value and subscript; negations, private variables and constants are free. With
+contraction, an addition and a multiplication of one real type, whose product nothing else in the
+statement uses, are one ``fma`` (what OpenCL and CUDA compilers do by default).
 """
 
 from __future__ import annotations
@@ -51,8 +48,7 @@ from countperf.symbolic.point_arrays import Point, find_sub_groups_executing
 from countperf.symbolic.quasipolynomial import Number, QuasiPolynomial
 from countperf.text import ShortRepr
 
-Index: TypeAlias = tuple[QuasiPolynomial, ...] | None
-"""Subscript of a private array; None: read from data."""
+Index: TypeAlias = tuple[QuasiPolynomial, ...] | None  # of a private array; None: from data
 
 _CHAINS = (p.Sum, p.Product, p.Min, p.Max, p.BitwiseAnd, p.BitwiseOr, p.BitwiseXor)
 
@@ -75,8 +71,7 @@ class Node(ShortRepr):
     operands: list[Source]  # what it waits for
 
 
-Source: TypeAlias = Node | Read
-"""Source of a value that an instruction waits for."""
+Source: TypeAlias = Node | Read  # source of a value that an instruction waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +261,7 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
     return [node for node in nodes if node not in fused]
 
 
-Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]
-"""Loop variables around something, and the conditions on them under which it is executed."""
+Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]  # loops, and conditions on them
 
 
 @dataclass(frozen=True, eq=False)

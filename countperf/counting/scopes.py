@@ -45,8 +45,7 @@ class Scope:
         return {name: axes[name] for name in self.within if name in axes}
 
 
-Known = PiecewiseQuasiPolynomial | None
-"""A count; None where it is not known."""
+Known = PiecewiseQuasiPolynomial | None  # a count; None where it is not known
 
 
 def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) -> Known:
@@ -161,7 +160,6 @@ def barrier_passes(
 
 
 def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[str]:
-    """Return the group inames on which the trip counts of loops depend."""
     counted, _ = domains.trip_statistics(loops)
     if not counted:
         return frozenset()

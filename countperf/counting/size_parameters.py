@@ -140,7 +140,6 @@ def _exact(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checks(guards: Guards, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what must hold, and where it does."""
     nonnegative, zero = guards
     for guard in nonnegative:
         yield f"{guard} >= 0", guard.evaluate(values) >= 0

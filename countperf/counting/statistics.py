@@ -20,14 +20,13 @@ import pymbolic.primitives as p
 from countperf.counting.expression_types import text_of
 from countperf.errors import CountingError, DataDependentControlFlowError
 
-ACCESS_CLASSES = (
+ACCESS_CLASSES = (  # that a caller can state
     "uniform",
     "stride1",
     *(f"{used}of{parts}" for parts in (2, 3, 4) for used in range(1, parts + 1)),
     *(f"{used}ofn" for used in range(1, 5)),
     "indirect",
 )
-"""Utilization classes that a caller can state."""
 
 
 def nonnegative(value: Any) -> Fraction | None:

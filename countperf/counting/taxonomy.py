@@ -17,8 +17,7 @@ from countperf.counting.structure.issue import ISSUE_ROOT, ISSUED
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.errors import PropertyNameError
 
-COUNTING_RULES_VERSION = 10
-"""Raised whenever the same kernel would get other counts; other weights do not apply."""
+COUNTING_RULES_VERSION = 10  # raised whenever the same kernel would get other counts
 
 
 def _no_newer(rules: int) -> int:
@@ -30,27 +29,22 @@ def _no_newer(rules: int) -> int:
     return rules
 
 
-CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]
-"""Version of counting rules that this countperf knows."""
+CountingRules = Annotated[PositiveInt, AfterValidator(_no_newer)]  # a version that is known
 
 
-UNKNOWN_GROUPS = "code.groups_unknown"
-"""Work groups of launches in which data decides what each of them executes (compiled code)."""
+UNKNOWN_GROUPS = "code.groups_unknown"  # of launches in which data decides what each executes
 
 View = Literal["source", "compiled", "structure"]
-"""Counts of what Loopy emits, of what a compiler leaves, or of what Loopy emits and beside it, as
-``site...`` and ``bytes...``, what a compiler leaves by how it is executed."""
-
+# of what Loopy emits, of what a compiler leaves, or of what is emitted and how it is executed
 VIEWS: tuple[View, ...] = get_args(View)
 
 
 _REAL = r"f(?:16|32|64)"
 _INTEGER = r"[iu](?:8|16|32|64)"
-_BITS = r"(?P<bits>[1-9]\d*)"
-"""Bits of an element: any number of bytes, since there are vectors and structures."""
+_BITS = r"(?P<bits>[1-9]\d*)"  # any number of bytes, since there are vectors and structures
 _CLASS = r"uniform|stride1|[12]of2|[1-3]of3|[1-4]of4|[1-4]ofn|indirect"
 
-_UNITS: tuple[tuple[str, str], ...] = (
+_UNITS: tuple[tuple[str, str], ...] = (  # patterns of names, with the unit of each
     (rf"flop\.(?:add|mul|div|pow|fma|minmax|compare|select|convert|neg)\.{_REAL}", "operation"),
     (rf"flop\.special\.{_REAL}(?:\.\w+)?", "operation"),
     (rf"iop\.\w+\.{_INTEGER}(?:\.\w+)?", "operation"),
@@ -58,8 +52,7 @@ _UNITS: tuple[tuple[str, str], ...] = (
     (rf"gmem\.(?:load|store|min)\.{_BITS}\.(?:{_CLASS})", "access"),
     (rf"lmem\.(?:load|store)\.{_BITS}", "access"),
     (r"barrier\.(?:local|global)", "barrier x work item"),
-    # of compiled code: instructions that all groups execute; misses of a first-level cache by set
-    # conflicts; what is kept on the stack for each item beyond a first-level cache
+    # of compiled code; misses by set conflicts; what each item has on the stack beyond a cache
     (r"code\.\w+", "instruction"),
     (r"miss\.conflict\.(?:load|store)", "access"),
     (r"spill\.beyond_l1\.(?:load|store)", "B"),
@@ -75,22 +68,19 @@ _UNITS: tuple[tuple[str, str], ...] = (
     (r"items", "work item"),
     (r"rows", "row"),
     (r"launches", "launch"),
-    # global memory: distinct bytes and contiguous pieces that each group accesses, over all groups;
-    # distinct bytes that the kernel accesses, and those between
+    # distinct bytes and contiguous pieces of global memory that each group, or the kernel, accesses
     (r"bytes\.group\.(?:load|store)\.(?:dense|sparse)", "B"),
     (r"segments\.group\.(?:load|store)", "segment"),
     (r"bytes\.kernel\.(?:load|store)", "B"),
     *((keys.SITE + what, unit) for what, unit, _ in keys.WHAT),
     *ISSUED,
 )
-"""Patterns of names, with the unit of each."""
 
 _GRAMMAR_OF_ROOT: dict[str, list[tuple[re.Pattern[str], str]]] = {}
 for _pattern, _unit in _UNITS:
     _GRAMMAR_OF_ROOT.setdefault(_pattern.split(r"\.")[0], []).append((re.compile(_pattern), _unit))
 
-PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)
-"""First parts of property names."""
+PROPERTY_ROOTS = frozenset(_GRAMMAR_OF_ROOT)  # first parts of property names
 
 _OF_CODE = ("code", "miss", "spill", "transactions", "subgroups", "distinct")
 _NOT_EMITTED = frozenset((keys.SITE_ROOT, ISSUE_ROOT, *keys.FOOTPRINT_ROOTS, *_OF_CODE))

@@ -88,8 +88,7 @@ class Count:
         return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
-GROUP_SHAPE = ("items", "rows")
-"""Names of properties that say how large work groups are."""
+GROUP_SHAPE = ("items", "rows")  # names of properties that say how large work groups are
 
 
 def says_group_shape(names: Iterable[str]) -> bool:
@@ -119,7 +118,6 @@ def group_shape(counts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
-    """Return row length and number of rows of the groups."""
     return {key.site.shape for key in map(site_key, names) if key is not None}
 
 
@@ -224,7 +222,6 @@ def caches_of(document: Mapping[str, Any]) -> CountedCaches:
 
 
 AT_SIZES = (TRANSACTIONS, SUB_GROUPS, DISTINCT) = ("transactions", "subgroups", "distinct")
-"""First parts of the names that have no formula (`countperf.counting.analysis`)."""
 
 _ROOT = re.compile(
     rf"(?:{TRANSACTIONS}\.[1-9]\d*x[1-9]\d*|{SUB_GROUPS}\.[1-9]\d*|{DISTINCT})(?![^.])"
@@ -237,8 +234,7 @@ def transaction_roots(names: Iterable[str]) -> tuple[str, ...]:
 
 
 _COMPARED = ("kernel", "parameters", "assumption_guards", "view", "defaults", "caches")
-_SHARED = (*_COMPARED, "assumptions", "ranges")
-"""Attributes that a vector made from another one has in common with it."""
+_SHARED = (*_COMPARED, "assumptions", "ranges")  # of vectors made from another one
 
 
 class PropertyVector(Result, Mapping[str, Count]):
@@ -247,18 +243,10 @@ class PropertyVector(Result, Mapping[str, Count]):
     Iterates over the properties that can be other than zero. Looking up another valid name gives a
     count of zero; ``flop.special.<type>`` gives the sum over its functions.
 
-    Parameters
-    ----------
-    parameters : iterable of str
-        Size parameters; those of the counts are added.
-    assumptions, assumption_guards : str, tuple of (nonnegative, zero)
-        What the parameters must satisfy, in words and as alternatives.
-    defaults : mapping from str to QuasiPolynomial
-        Values of parameters that need not be given: offsets of arrays, and strides.
-    caches : CountedCaches, optional
-        Caches of the device that the kernel was counted for, in the structure view.
-    ranges : mapping from str to range
-        Values that the types of a kernel's arguments hold.
+    Size parameters of the counts are added to `parameters`; `assumptions` say in words what they
+    must satisfy, `assumption_guards` as alternatives (nonnegative, zero); `defaults` are values of
+    those that need not be given, `ranges` what their types hold, `caches` those of the device that
+    the kernel was counted for, in the structure view.
     """
 
     def __init__(
@@ -371,7 +359,6 @@ class PropertyVector(Result, Mapping[str, Count]):
         return mapped
 
     def _change(self, **attributes: Any) -> PropertyVector:
-        """Return the vector with other attributes."""
         changed = self.mapped(lambda known: known)
         changed.__dict__.update(attributes)
         return changed
@@ -411,10 +398,9 @@ class PropertyVector(Result, Mapping[str, Count]):
     ) -> dict[str, Any]:
         """Evaluate all counts.
 
-        Parameters are integers or arrays of them, which broadcast against each other; those in
-        `defaults` and those that decide no count may be left out. Values are exact integers
-        (Fractions where statistics entered), for arrays arrays: of int64, or of Python integers
-        where int64 would overflow.
+        Parameters are integers or arrays of them; those in `defaults` and those that decide no
+        count may be left out. Values are exact integers (Fractions where statistics entered), for
+        arrays arrays: of int64, or of Python integers where int64 would overflow.
 
         Raises
         ------

@@ -41,8 +41,7 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial
 _LIMIT = "which work groups execute the same", 4  # beyond, they are sorted by place alone
 _MOST_IN_ORDER = 4096  # groups up to which the kind of each is told
 
-Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]
-"""Loops around something, and conditions under which it is executed."""
+Executed = tuple[frozenset[str], tuple[Case | FirstIteration, ...]]  # loops, and conditions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +105,6 @@ class WorkGroups:
     def _find_values(
         self, program: str, sizes: Mapping[str, int], arguments: Sequence[int | None]
     ) -> dict[str, int]:
-        """Return the values of sizes, and of loops of the host."""
         names = get_subkernel_arg_info(self._prepared.kernel, program).passed_names
         loops = self._prepared.domains.inames
         passed = zip(names, arguments, strict=False)

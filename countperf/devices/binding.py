@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from pymbolic import evaluate
 
 from countperf.counting.extents import IndexLimits, ranges_of
-from countperf.devices.description import (
-    DeviceKernel,
-    Placement,
-    as_scalar,
-    components_of,
-)
+from countperf.devices.description import DeviceKernel, Placement, as_scalar, components_of
 from countperf.errors import CountingError, KernelBuildError, option
 from countperf.sizes import Sizes
 
@@ -166,7 +161,6 @@ def check_private_arrays(kernel: DeviceKernel, device: Device, bindings: Binding
 
 
 def _stack_bytes() -> int:
-    """Return the size of the stack of a new thread, byte."""
     if resource is None:
         return _STACK_BYTES
     soft, _ = resource.getrlimit(resource.RLIMIT_STACK)

@@ -1,8 +1,4 @@
-"""Description of a kernel for launches: its arguments, and the elements it addresses.
-
-An array of Loopy's may begin at an offset, have gaps between its rows or run backwards, have an
-axis of vectors, or be split into an argument for each place along an axis.
-"""
+"""Description of a kernel for launches: its arguments, and the elements it addresses."""
 
 from __future__ import annotations
 
@@ -140,10 +136,7 @@ class ArrayArgument:
         addressed: AddressedElements | None = None,
         given: Sequence[int] | None = None,
     ) -> tuple[int, ...]:
-        """Return the shape at given sizes.
-
-        Where none is declared, it is that of the array given, or as far as the kernel goes.
-        """
+        """Return the shape: as declared, of the array given, or as far as the kernel goes."""
         declared = [e if e is None else evaluate_integer(e, parameters) for e in self.shape]
         for axis, extent in enumerate(declared):
             if extent is not None and extent < 0:
@@ -186,10 +179,7 @@ class ArrayArgument:
     def choose_strides(
         self, shape: Sequence[int], parameters: Mapping[str, Any], given: NDArray[Any] | None = None
     ) -> dict[str, int]:
-        """Choose the strides that are left to the caller, and that `parameters` lacks.
-
-        A dense array that is given keeps its own order of axes.
-        """
+        """Choose strides that `parameters` lacks; a dense array keeps its own order of axes."""
         axes = {axis: name for name, axis in self.automatic.items() if name not in parameters}
         if given is not None and len(axes) == len(self.strides) and given.shape == tuple(shape):
             order = np.argsort(given.strides, kind="stable")
@@ -447,10 +437,7 @@ def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel
 
 
 def with_argument_types(t_unit: Any) -> Any:
-    """Return a kernel with the types that Loopy infers for arguments without one, such as sizes.
-
-    Arguments that ``"..."`` stands for have none until code is generated.
-    """
+    """Return a kernel with the types that Loopy infers for arguments without one, such as sizes."""
     if all(arg.dtype is not None for arg in t_unit.default_entrypoint.args):
         return t_unit
     return lp.infer_unknown_types(t_unit, expect_completion=False)

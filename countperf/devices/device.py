@@ -160,11 +160,7 @@ OPENCL_PRELUDE, CUDA_PRELUDE = (
     Path(__file__).with_name(f"portable_{name}.h").read_text(encoding="utf-8")
     for name in ("opencl", "cuda")
 )
-"""A kernel is ``KERNEL name(GLOBAL float *RESTRICT out, int n) { ... }``; it asks for ``GROUP_ID``,
-``LOCAL_ID`` and ``GLOBAL_ID``, declares ``LOCAL_ARRAY(float, a, 64);`` and meets at
-``LOCAL_BARRIER;``. ``CYCLES`` is the device's own clock, or 0 where it has none. Functions of
-numbers are those of OpenCL; ``F4`` is four f32 in a row.
-"""
+"""What hand-written kernels are written in: ``KERNEL name(GLOBAL float *RESTRICT out, int n)``."""
 
 # --- timing of one run: by the device's event timer
 
@@ -205,8 +201,7 @@ class EventClock:
 def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
     """Return the median of what the host's clock adds to event times, s, and what is wrong.
 
-    An event is not longer than the host's time (but for 1 % between the clocks' rates), and what
-    the host adds is launching and waking up: at most 1 ms or half the event.
+    What the host adds is launching and waking up: at most 1 ms or half the event.
     """
     event, host = (median(times) for times in zip(*runs, strict=True))
     overhead = median(of_host - of_event for of_event, of_host in runs)
@@ -219,10 +214,9 @@ def check_clocks(runs: Sequence[tuple[float, float]]) -> tuple[float, str]:
 
 # --- OpenCL drivers that the loader sees
 #
-# The loader inside the pyopencl wheel (ocl-icd) reads its drivers' names from ``.icd`` files in one
-# folder, which it asks for once. It never looks into the Python environment, and the ``.icd`` file
-# of the wheel ``intel-opencl-rt`` holds a path of the machine that made it. So where the
-# environment holds drivers of its own, we write one folder with the system's files and ours.
+# The loader inside the pyopencl wheel (ocl-icd) reads ``.icd`` files in one folder, for which it
+# asks once; that of the wheel ``intel-opencl-rt`` holds a path of the machine that made it. So
+# where the environment holds drivers, we write one folder with the system's files and ours.
 
 VENDORS_VARIABLE = "OCL_ICD_VENDORS"
 SYSTEM_FOLDER = "/etc/OpenCL/vendors"

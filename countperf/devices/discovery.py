@@ -67,12 +67,9 @@ def discover() -> Discovery:
 
 
 def matching_devices(identity: DeviceIdentity) -> list[Device]:
-    """Return the devices on which weights of a device hold.
-
-    For a processor other than this machine's, no driver is loaded.
-    """
+    """Return the devices on which weights of a device hold."""
     if identity.processor not in ("", read_processor()):
-        return []
+        return []  # no driver is loaded
     return [device for device in discover().devices if identity.matches(device.identity)]
 
 
@@ -110,11 +107,8 @@ KERNEL trial(GLOBAL const float *in, GLOBAL float *out)
 
 
 def try_device(device: Device) -> DeviceTrial:
-    """Build and run a one-line kernel and look at its numbers.
-
-    A driver does not survive a fork: what its opener found works, and is refused when it is opened.
-    """
-    if device.process != os.getpid():
+    """Build and run a one-line kernel and look at its numbers."""
+    if device.process != os.getpid():  # before a fork it worked; when it is opened, it is refused
         return DeviceTrial(works=True)
     backend = backend_of(device)
     ascending = np.arange(256, dtype=np.float32)

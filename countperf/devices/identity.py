@@ -187,10 +187,7 @@ def read_clocks(root: Path = Path("/")) -> dict[str, float]:
 
 
 def time_of_others_s(path: Path = Path("/proc/stat")) -> float | None:
-    """Return the processor time that other programs have used so far on our cores, s.
-
-    Time that a hypervisor gave to other machines counts as theirs.
-    """
+    """Return the time that other programs and machines have used so far on our cores, s."""
     try:
         lines = [line.split() for line in path.read_text(encoding="ascii").splitlines() if line]
         spent = {name: times for name, *times in lines}
@@ -212,10 +209,7 @@ class Neighbors:
         self._readings: deque[tuple[float, float]] = deque()
 
     def are_busy(self) -> bool:
-        """Tell whether they kept more than an eighth of our cores busy since the last call.
-
-        The times of the system are coarse: half a second at least is looked at.
-        """
+        """Tell whether they kept an eighth of our cores busy since the last call, or for 0.5 s."""
         spent = self._time_s()
         if spent is None:
             return False

@@ -24,8 +24,7 @@ InstructionKind = Literal["compute", "memory", "barrier"]
 TransferDirection = Literal["h2d", "d2h", "d2d"]
 RegisterMode = Literal["work_item", "sub_group", "group"]
 _Parameters = TypeVar("_Parameters", bound="DeviceParameters")
-DECLARED = "declared by the caller"
-"""The source of a number that came without one."""
+DECLARED = "declared by the caller"  # the source of a number that came without one
 
 _PositiveFloat = Annotated[float, Field(gt=0)]
 _NonNegativeFloat = Annotated[float, Field(ge=0)]
@@ -76,10 +75,7 @@ class LinkParameters:
 
 
 class DeviceParameters(Document):
-    """Constants of one device; every number may be absent (``None``).
-
-    Direct construction raises pydantic's errors; use `declare_device` for ours.
-    """
+    """Constants of one device, each or None; `declare_device` raises our errors, not pydantic's."""
 
     format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
     version: Literal[1] = 1
@@ -225,8 +221,7 @@ _COARSE_REGISTERS = (21, 22, 29, 30, 37, 38, 45, 46)  # of compute capability 2.
 with Path(__file__).with_name("capabilities.csv").open(encoding="utf-8", newline="") as _file:
     _ROWS = {row.pop("compute_capability"): row for row in csv.DictReader(_file)}
 
-COMPUTE_CAPABILITIES: tuple[str, ...] = tuple(_ROWS)
-"""The compute capabilities whose limits are known."""
+COMPUTE_CAPABILITIES: tuple[str, ...] = tuple(_ROWS)  # whose limits are known
 
 
 def capability_limits(compute_capability: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""Code that Loopy generates for a device, and what its host function launches.
+"""Code that Loopy generates for a device, and what its host function launches, in Python.
 
-The host function is Python, for OpenCL as for CUDA: it works out grid, group and arguments of each
-launch. It is called without Loopy's executor, which looks at every argument again at each run.
+It is called without Loopy's executor, which looks at every argument again at each run.
 """
 
 from __future__ import annotations
@@ -155,8 +154,7 @@ class Launches:
     ) -> list[tuple[str, Shape, Shape, list[Any]]]:
         """Return kernel, groups, shape of a group and arguments of launches that have groups.
 
-        Arguments are NumPy scalars, names of arrays, and None for temporaries; scalars that are no
-        parameters are 1.
+        These are NumPy scalars (1 where no size is given), names of arrays, None for temporaries.
         """
         given = {name: name for name in self.kernel.arguments} | self.kernel.numbers(parameters)
         return [
@@ -173,16 +171,13 @@ def _three(extents: Sequence[int]) -> Shape:
 
 # --- CUDA: what is mended for loopy 2025.2
 #
-# - functions: Loopy lists ``rsqrt`` and ``atan2`` but cannot infer their types, and its helpers for
-#   integers and integer powers are host functions, which nvcc refuses; results have the types that
-#   its OpenCL target gives them;
+# - functions: Loopy cannot infer types of some, and its helpers for integers are host functions;
+#   results have the types of its OpenCL target (names: CUDA Math API, "Mathematical Functions");
 # - kernels that need several launches, of which only the first is generated;
 # - arrays that launches share, which are declared like kernels, and arguments in constant memory,
 #   which CUDA does not have: both are plain pointers;
 # - 64-bit compare-and-swap, which wants ``unsigned long long``;
 # - infinities and NaN, whose types Loopy does not know, and for which NVRTC has no macros.
-#
-# Source: CUDA Math API, "Single Precision Mathematical Functions", "Double Precision ..."
 
 _FLOAT_FUNCTIONS: Mapping[str, int] = {
     **dict.fromkeys(

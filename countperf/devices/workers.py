@@ -1,8 +1,7 @@
 """Worker processes: each does one task at a time, and can be lost or killed without harm to others.
 
 A worker is a fresh Python process, never a fork, which drivers do not survive. It does not run the
-caller's main module: functions of scripts and notebooks are sent with the task (cloudpickle). It
-ends with the thread that started it; on systems other than Linux, after its task.
+caller's main module, and ends with the thread that started it (after its task but on Linux).
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ from countperf.devices.identity import available_cores
 from countperf.errors import FLAGS
 from countperf.user_code import path_of_children
 
-NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)
-"""Errors that a task raises if it cannot be pickled."""
-
+NOT_SENT = (pickle.PicklingError, AttributeError, TypeError, ValueError)  # of what is not pickled
 _MESSAGE_LIMIT = 800
 _PROGRAM = """
 import ctypes, os, sys
@@ -237,10 +234,7 @@ def pool_or(
 
 
 def capacity(executor: Executor) -> int:
-    """Return how many tasks an executor runs at a time; the processors of this machine if unknown.
-
-    Of Dask's executor the threads of all workers now, of those of Python and MPI the workers.
-    """
+    """Return how many tasks an executor (Python's, MPI's, Dask's) runs at a time, or our cores."""
     runner: Any = executor
     workers = getattr(runner, "_max_workers", None) or getattr(runner, "num_workers", None)
     if isinstance(workers, int) and workers > 0:

@@ -21,8 +21,7 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, LINE_B
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.machine_state import operands_of, widest
 
-ROOT = "code"
-"""First part of the names of these properties."""
+ROOT = "code"  # first part of the names of these properties
 
 CONFLICT = "miss.conflict"
 """First part of the names of properties of accesses that miss a first-level cache."""

@@ -27,11 +27,9 @@ from countperf.machine_code.machine_state import (
 )
 
 _BITS = {"b": 8, "w": 16, "l": 32, "q": 64}
-_KEPT = "kept"
-"""Flags of an instruction that leaves them as they were."""
+_KEPT = "kept"  # flags of an instruction that leaves them as they were
 
-_Outcome = tuple[Any, ...]
-"""Results of an instruction, and last its flags."""
+_Outcome = tuple[Any, ...]  # results of an instruction, and last its flags
 _Rule = Callable[..., _Outcome]
 """Function from the bits of an instruction and its operands to its outcome."""
 

@@ -41,11 +41,9 @@ from countperf.machine_code.vector_unit import (
     vector_action,
 )
 
-MOST_STEPS = 6_000_000
-"""Integer instructions after which a group is given up."""
+MOST_STEPS = 6_000_000  # integer instructions after which a group is given up
 
-STACK = 0x7FFF_0000_0000
-"""Stack pointer at entry of a followed function."""
+STACK = 0x7FFF_0000_0000  # stack pointer at entry of a followed function
 
 _DEEPEST = 16
 _NO_ACCESS = ("lea", "nop", "prefetch", "call", "j")
@@ -300,10 +298,7 @@ class MachineProgram:
         }
 
     def _decide(self, block: CodeBlock, position: int, *, is_called: bool) -> bool:
-        """Decide a branch that depends on data: on to what it guards.
-
-        In functions that are called, the shorter way to the end is taken.
-        """
+        """Decide a branch that depends on data: on to what it guards, or the shorter way."""
         target, following = block.end.target, block.end.following
         if is_called:
             to_target = 0 if target is None else self._to_end[target]

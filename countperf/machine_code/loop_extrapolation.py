@@ -39,11 +39,9 @@ from countperf.machine_code.machine_state import (
 
 _ALIKE = 5
 _LAST = 2
-_LONGEST = 200_000
-"""Steps that are kept to compare iterations."""
+_LONGEST = 200_000  # steps that are kept to compare iterations
 
-_MOST_WRITES = 100_000
-"""Known values that are written for iterations that are not followed."""
+_MOST_WRITES = 100_000  # known values that are written for iterations that are not followed
 
 _LANE_BITS = 32
 _STEPS = re.compile(

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 Value = int | None
-Lanes: TypeAlias = npt.NDArray[np.int16]
-"""Bytes of a vector or bits of a mask."""
+Lanes: TypeAlias = npt.NDArray[np.int16]  # bytes of a vector or bits of a mask
 
 UNKNOWN = -1
 VECTOR_BYTES = 64
@@ -203,8 +202,7 @@ _WIDE = (1 << 64) - 1
 VECTOR = re.compile(r"^%([xyz])mm(\d+)(\{.*)?$")
 """A vector register: its width, its number, and what is written of it."""
 
-WIDTHS = {"x": 16, "y": 32, "z": 64}
-"""Bytes of a vector register by the letter of its width."""
+WIDTHS = {"x": 16, "y": 32, "z": 64}  # bytes of a vector register by the letter of its width
 
 Action = Callable[[Machine], None]
 Condition = Callable[[Machine], "bool | None"]

@@ -62,11 +62,7 @@ FindLibrary = Callable[[str], Path | None]
 
 
 def program_of(path: Path, find_library: FindLibrary) -> MachineProgram:
-    """Read the code of an x86-64 object, linked or not.
-
-    Sections of an object that is not linked, and what it only refers to, are given places of their
-    own.
-    """
+    """Read the code of an x86-64 object; sections of one that is not linked get places."""
     text = disassemble(path, "-dr")
     is_linked = "R_X86_64" not in text
     places: dict[str, int] = {}

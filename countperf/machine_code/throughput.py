@@ -18,8 +18,7 @@ from countperf.errors import DeviceError
 from countperf.machine_code.interpreter import MachineProgram
 from countperf.machine_code.tools import ANALYZER_ADVICE, find_analyzer, run_program
 
-PROCESSOR = "znver4"
-"""The processor of reference: it has vectors of 512 bits."""
+PROCESSOR = "znver4"  # the processor of reference: it has vectors of 512 bits
 
 _REPETITIONS = 60
 _OPTIONS = (
@@ -29,8 +28,7 @@ _OPTIONS = (
     "-resource-pressure=0",
     "-instruction-info=0",
 )
-SMALLEST_SHARE = 2e-4
-"""Smallest share of all executed instructions for which a block is analyzed."""
+SMALLEST_SHARE = 2e-4  # smallest share of all executed instructions for which a block is analyzed
 LONGEST_ITERATION = 512
 """Most instructions of an iteration, with those of loops inside, that overlaps the next one: about
 as many as processors have in flight. Of 128, 512 and 2048, left-out classes are predicted best."""
@@ -58,8 +56,7 @@ class Cycles(NamedTuple):
 
 
 BlockText = tuple[str, ...]
-_ANALYZED: dict[BlockText, Cycles] = {}
-"""Blocks that were analyzed already."""
+_ANALYZED: dict[BlockText, Cycles] = {}  # blocks that were analyzed already
 
 
 class AnalyzedBlock(NamedTuple):

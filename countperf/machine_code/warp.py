@@ -166,10 +166,7 @@ _BITWISE: Mapping[str, Callable[[Lanes, Lanes], Lanes]] = {
 
 
 def _compute(places: slice, compute: Callable[..., Lanes | None]) -> Handler:
-    """Return the handler of an instruction that makes one value of some operands.
-
-    It is computed from modifiers and values of operands, and unknown where one of these is.
-    """
+    """Return the handler of an instruction that makes one value of modifiers and operands."""
 
     def handle(ins: SassInstruction, state: WarpState) -> Results:
         if PREDICATES.match(ins.operands[0]):
@@ -294,11 +291,7 @@ def _extreme(modifiers: frozenset[str], first: Lanes, second: Lanes, is_least: L
 
 
 def execute(ins: SassInstruction, state: WarpState, active: Bits) -> None:
-    """Execute an instruction in the lanes that are active.
-
-    Results of loads are data, and so are numbers of floating point, and what instructions that are
-    not followed make of data.
-    """
+    """Execute an instruction in the lanes that are active."""
     handler = _HANDLERS.get(ins.base) or _HANDLERS.get(ins.base.removeprefix("U"))
     results: Results = None
     if handler is not None and (handler in _FOLLOW_PAIRS or not ins.modifiers & _PAIRS):
@@ -521,8 +514,7 @@ _HANDLERS: Mapping[str, Handler] = {
 _PAIRS = frozenset({"64", "S64", "U64", "128"})
 _FOLLOW_PAIRS = (_move, _add, _compare, _funnel_shift)
 
-MOST_BLOCKS = 300_000
-"""Runs of instructions without a branch after which a sub-group is given up."""
+MOST_BLOCKS = 300_000  # runs of instructions without a branch after which a sub-group is given up
 
 _SCOPES = {"SSY": "SYNC", "PBK": "BRK", "PCNT": "CONT"}
 _RETURNS = {end: begin for begin, end in _SCOPES.items()}

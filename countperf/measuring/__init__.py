@@ -1,8 +1,4 @@
-"""Cases to measure (`KernelCase`), campaigns that time them, and their results (`MeasurementSet`).
-
-A `MeasurementSet` is stored as lines of JSON: the header, then a line per finished case, from which
-an interrupted campaign resumes.
-"""
+"""Cases to measure (`KernelCase`), campaigns that time them, and results (`MeasurementSet`)."""
 
 from __future__ import annotations
 

@@ -116,10 +116,7 @@ def refuse_differences(pairs: Mapping[str, tuple[object, object]], path: Path, w
 
 @contextmanager
 def rewrite_file(path: Path | str) -> Generator[Callable[[MeasurementSet], None]]:
-    """Give what replaces a measurement file, which no other process writes to meanwhile.
-
-    A reader sees the old file or the new one; a campaign that asks for the file is refused.
-    """
+    """Give what replaces a measurement file at once; campaigns that ask for it are refused."""
     if not Path(path).exists():
         MeasurementSet.read_file(path)  # says what is wrong
     with lock_file(path):
@@ -147,9 +144,8 @@ def measure(
 ) -> MeasurementSet:
     """Measure cases and keep the results in a file, going on where an earlier session stopped.
 
-    Each finished case is on the disk before the next round begins. Cases that the store holds
-    already, failed ones included, are not run again. A case that fails is recorded, and the others
-    go on.
+    Cases that the store holds already, failed ones included, are not run again. A case that fails
+    is recorded, and the others go on.
     """
     twice = [name for name, number in Counter(case.name for case in cases).items() if number > 1]
     if twice:

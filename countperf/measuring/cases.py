@@ -57,12 +57,8 @@ if TYPE_CHECKING:
 Purpose = Literal["measurement", "test", "application", "variant"]
 """Fits use kernels for measurement only; the others judge them."""
 
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-"""All purposes, in the order in which reports have them."""
-
-Statistic: TypeAlias = int | float | Fraction | str
-"""Mean trip count, probability, or access pattern."""
-
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)  # in the order in which reports have them
+Statistic: TypeAlias = int | float | Fraction | str  # mean trip count, probability, or pattern
 InstructionCounts: TypeAlias = Mapping[str, Mapping[str, int | float | Fraction]]
 """Counts of one execution of an instruction by property name, by the id of the instruction."""
 
@@ -156,9 +152,7 @@ class KernelCase(ShortRepr):
             object.__setattr__(self, name, value)
 
 
-NOISE_DEVIATIONS = 2.0
-"""Errors below that many standard deviations of the measurement may be the measurement's."""
-
+NOISE_DEVIATIONS = 2.0  # errors below that many standard deviations may be the measurement's
 Settling = Literal["settled", "unsettled", "bimodal"]
 """Whether a case's rounds agree; ``bimodal``, on two levels, only in files of before."""
 
@@ -374,10 +368,7 @@ class Measurement(_Line):
         )
 
     def property_vector(self) -> PropertyVector | None:
-        """Return the property vector, if the kernel could be counted; DocumentError if damaged.
-
-        What has no formula in it, code and transactions, is known at the case's own sizes alone.
-        """
+        """Return the property vector, if the kernel could be counted; DocumentError if damaged."""
         from countperf.counting.vector import PropertyVector
 
         if self.properties is None:

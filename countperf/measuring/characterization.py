@@ -89,10 +89,8 @@ class Effort:
 QUICK = Effort(shortest_s=5e-4, tries=2, array_bytes=2**26)
 FULL = Effort()
 
-# --- kernels, in the dialect of `countperf.devices.device`
-#
-# Compilers shall find nothing to leave out: operands come as arguments and differ between work
-# items, every result depends on the one before, and is stored at the end.
+# --- kernels; compilers shall find nothing to leave out: operands come as arguments and differ
+# between work items, every result depends on the one before, and is stored at the end
 
 COMMON_SOURCE = Path(__file__).with_name("microbenchmarks.cl").read_text(encoding="utf-8")
 UNROLLED = 32  # steps of a chain in one turn of its loop
@@ -154,8 +152,7 @@ _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
 
-Estimate = tuple[float, float]
-"""A number with its spread, that of a `Finding`."""
+Estimate = tuple[float, float]  # a number with its spread, that of a `Finding`
 
 
 def summarize(repetitions: Sequence[float], value: float | None = None) -> Estimate:
@@ -181,9 +178,7 @@ def time_per_turn(run: Callable[[int], float], effort: Effort) -> Estimate:
     return summarize(differences, (longest - shortest) / (2 * turns))
 
 
-Possible = tuple[str, float, float]
-"""Unit of a quantity, and between which values it is possible."""
-
+Possible = tuple[str, float, float]  # unit of a quantity, and between which values it is possible
 _SECONDS: Possible = "s", 0.0, 1e-2  # of an empty launch, or a short transfer
 _LATENCY: Possible = "cycle", 0.2, 20000
 _CPI: Possible = "cycle", 1 / 8, 5000  # no compute unit starts more instructions in a cycle
@@ -289,10 +284,7 @@ def _measure_clock(bench: Bench) -> Iterator[Finding]:
 
 
 def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
-    """Measure copies of arrays that no cache holds, and loads of words side by side and apart.
-
-    Bytes are those that work items ask for; those of a copy count twice, read and written.
-    """
+    """Measure copies (bytes count twice) that no cache holds, and loads side by side and apart."""
     launch, effort = bench.load(COMMON_SOURCE), bench.effort
     words = bench.array_bytes // _WORD
     source, target = (bench.session.allocate(words * _WORD) for _ in range(2))
@@ -322,11 +314,7 @@ def _measure_bandwidth(bench: Bench) -> Iterator[Finding]:
 def _measure_steps(
     name: str, source: str, kernels: Sequence[str], steps: int, after: Sequence[Any], bench: Bench
 ) -> Iterator[Finding]:
-    """Measure the cycles of a step of a kernel's loop.
-
-    The first kernel gives its latency where one sub-group runs alone; the last one the cycles in
-    which a compute unit that is full does the step of a sub-group.
-    """
+    """Measure a step of a loop: its latency in one sub-group, its cost in a full compute unit."""
     launch = bench.load(source)
     alone = 1 if bench.is_cpu else bench.lanes
     for what, possible, kernel, groups, group in (
@@ -467,10 +455,8 @@ def characterize(
 def describe_device(device: Device, findings: Iterable[Finding]) -> described.DeviceParameters:
     """Write down what is known of a device: plausible findings, and what its driver says.
 
-    Of the constants of Hong & Kim: a memory instruction departs when the one before has been
-    served, a coalesced one as a whole, an uncoalesced one by transaction, one for each work item. A
-    step of Ma's machine is an operation of a core, of which a compute unit has as many as results
-    of the fastest class a cycle.
+    Of Hong & Kim: a memory instruction departs when the one before has been served, a coalesced one
+    as a whole, an uncoalesced one by work item. A step of Ma's machine is an operation of a core.
     """
     limits, units = device.limits, device.identity.compute_units
     lanes = max(1, limits.sub_group_size)
@@ -510,9 +496,7 @@ def describe_device(device: Device, findings: Iterable[Finding]) -> described.De
         classes=_list_classes(known, values.get("departure_del_coal_cycles")),
         links={
             direction: described.LinkParameters(
-                startup_s=startup.value,
-                bandwidth_byte_per_s=rate.value,
-                source=_source(rate),
+                startup_s=startup.value, bandwidth_byte_per_s=rate.value, source=_source(rate)
             )
             for direction in ("h2d", "d2h")
             if (startup := known.get(f"{direction} startup"))

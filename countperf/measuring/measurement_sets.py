@@ -125,10 +125,7 @@ class MeasurementSet(text.Result, text.ShortRepr):
 
     @classmethod
     def read_file(cls, path: Path | str) -> MeasurementSet:
-        """Read a measurement file, plain or compressed by gzip; a cut last line is left out.
-
-        The ``field`` of a `DocumentError` is such as ``line 12: $.samples_s[0][3]``.
-        """
+        """Read a measurement file, plain or compressed by gzip; a cut last line is left out."""
         return _parse_content(store.read_content(path), str(path))
 
     @classmethod
@@ -167,10 +164,7 @@ class MeasurementSet(text.Result, text.ShortRepr):
         )
 
     def write_file(self, path: Path | str) -> None:
-        """Write the set as one file; a reader sees the old file or the new one.
-
-        Names that end in ``.gz`` are compressed, equal sets to equal bytes.
-        """
+        """Write the set as one file at once; compressed, if its name ends in ``.gz``."""
         content = self.to_text().encode(errors="backslashreplace")
         if str(path).endswith(store.COMPRESSED):
             content = gzip.compress(content, mtime=0)
@@ -211,7 +205,6 @@ def _parse_content(content: bytes, path: str) -> MeasurementSet:
 
 
 TimingVerdict = Literal["inside", "outside", "noise", "no interval", "no prediction"]
-"""Verdicts of measured times on predictions."""
 
 
 class TimedSize(Part):
@@ -237,9 +230,8 @@ class TimedSize(Part):
     def verdict(self) -> TimingVerdict:
         """Verdict of the measured time on the prediction.
 
-        ``noise``: the time is outside of the interval, but its noise (`NOISE_DEVIATIONS` standard
-        deviations) exceeds the distance. ``no interval``: the model tells none, and the difference
-        from the prediction exceeds the noise.
+        ``noise``: it is outside of the interval, or differs where there is none, but its noise
+        (`NOISE_DEVIATIONS` standard deviations) exceeds the distance.
         """
         if self.predicted_s is None:
             return "no prediction"

@@ -156,8 +156,7 @@ class Repeats:
 class RoundSchedule:
     """Rounds in the order in which they are to run.
 
-    A case whose next round is due goes first, then cases that have not begun, then rounds that are
-    early since nothing else is left, and at last what was unstable, when it is due.
+    What is due goes first, then what has not begun, then early rounds, then what is unstable.
     """
 
     def __init__(self, fresh: Iterable[Repeats]) -> None:
@@ -183,11 +182,9 @@ class RoundSchedule:
 
 
 def in_mixed_order(cases: Iterable[KernelCase]) -> list[KernelCase]:
-    """Put kernels in an order that has nothing to do with what they are, each time the same.
+    """Put kernels, each with its cases, in an order that has nothing to do with what they are.
 
-    Cases of one kernel, which is built once, come together, in the order in which they are given.
-    Where others use the machine too, its memory may become several times as fast or slow within an
-    hour: measured family by family, that would be a difference between families.
+    A machine that others slow down for an hour shall not make a difference between families.
     """
     return sorted(cases, key=lambda case: hashlib.blake2b(case.kernel.encode()).digest())
 
@@ -212,10 +209,7 @@ class CaseRunner:
         return {}
 
     def time_of_others_s(self) -> float | None:
-        """Return the processor time that other programs have used so far, s.
-
-        None where nobody knows, or where it does not hold up the device.
-        """
+        """Return the time that other programs have used so far, s; None if it does not matter."""
         return None
 
     def check(self, case: KernelCase) -> None:
@@ -223,10 +217,7 @@ class CaseRunner:
         raise NotImplementedError(case.name)
 
     def load_case(self, case: KernelCase) -> AbstractContextManager[Run]:
-        """Put the case's arguments into fresh memory, and give what runs it once.
-
-        Only the process that runs the case can; `apply` has a function called there.
-        """
+        """Give what runs the case once, in fresh memory; only in the process that runs it."""
         raise NotImplementedError(case.name)
 
     def apply(self, function: Callable[..., _T], case: KernelCase, *more: Any) -> _T:
@@ -295,15 +286,12 @@ class KernelRunner(CaseRunner):
 
     @contextmanager
     def load_case(self, case: KernelCase) -> Generator[Run]:
-        """Put a case's arguments into fresh memory, and give what runs it once.
-
-        Fresh memory each time, since times depend on where arrays happen to lie; allocators like to
-        give back what they got last, so memory of another size is held before the arrays.
-        """
+        """Give what runs a case once, in fresh memory: times depend on where arrays lie."""
         check_process(self.device.process, self.device.label)
         kernel = self._kernel(case)
         with self._failing_as(MeasurementError, case, "does not run"):
             inputs = self._inputs_at_full_size(case, kernel)
+            # allocators like to give back what they got last
             held_bytes = int(self._displacements.integers(1, _PLACES)) * _STEP_BYTES
             held = self.session.allocate(held_bytes)
             arguments = bind_arguments(
@@ -357,8 +345,7 @@ class KernelRunner(CaseRunner):
                 raise
             raise type(error)(f"{case.name}: {error}", case=case.name) from error
         except Exception as error:
-            # builders, inputs and references are anybody's code: whatever they raise is a failed
-            # case and not the end of the campaign
+            # of builders, inputs and references, which are anybody's code
             message = f"{case.name} {what}: {describe_failure(error)}"
             raise kind(message, case=case.name) from error
 
@@ -389,14 +376,9 @@ def compare(case: KernelCase, name: str, got: NDArray[Any], want: NDArray[Any]) 
     raise WrongResultError(message, case=case.name)
 
 
-# --- in a process of its own
-#
-# A kernel that crashes or never ends costs its case alone: a process that is lost is replaced.
-# Whole rounds are timed there, so that nothing is said between two runs.
+# --- in a process of its own: a kernel that crashes or never ends costs its case alone
 
-LONGEST_S = 300.0
-"""By default, what building and checking a kernel may take, or a round of its runs, s."""
-
+LONGEST_S = 300.0  # by default, for building and checking a kernel, or for a round of its runs, s
 _START_S = 60.0  # for a process to open the device, after which it is given up
 
 

@@ -1,9 +1,8 @@
 """Selection of the sizes to measure, by launch overhead, memory and time; a document of them.
 
-The smallest size of a kernel runs clearly longer than an empty launch takes, the largest fits into
-memory and into the time there is. A kernel without arrays does nothing but be launched: there the
-largest size has to exceed the overhead. Source of the first rule: Stevens and Klöckner, "A Unified,
-Hardware-Fitted, Cross-GPU Performance Model" (2016); they chose p by hand.
+The smallest size runs clearly longer than an empty launch takes (Stevens and Klöckner, "A Unified,
+Hardware-Fitted, Cross-GPU Performance Model", 2016), or the largest of a kernel without arrays; the
+largest fits into memory and into the time there is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Measurements from times that a profiler, a cluster or a paper gave, or another tuner recorded.
 
-`MeasurementSet.from_table` says which columns a table has. In a file (.csv) commas separate them,
-and lines that begin with ``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5,
-``process_cache``), a configuration that ran becomes a row of its parameters and its ``time``, ms.
-The noise of a single time is zero, so that a fit counts all cases the same.
+`MeasurementSet.from_table` says which columns a table has. In a file (.csv), lines that begin with
+``#`` are skipped. Of a cache of Kernel Tuner (.json; 1.5, ``process_cache``), a configuration that
+ran becomes a row of its parameters and its ``time``, ms.
 """
 
 from __future__ import annotations
@@ -39,12 +38,8 @@ from countperf.user_code import describe_failure
 if TYPE_CHECKING:
     import pandas as pd
 
-ELSEWHERE = "measured elsewhere; spread and noise are not known"
-"""Remark of every line that came from a table."""
-
-UNKNOWN = "unknown"
-"""Word for properties of an environment that nobody noted."""
-
+ELSEWHERE = "measured elsewhere; spread and noise are not known"  # remark of every line
+UNKNOWN = "unknown"  # of an environment that nobody noted
 # columns that may hold the time, and their unit, s
 _SECONDS = {"seconds": 1.0, "milliseconds": 1e-3, "microseconds": 1e-6, "nanoseconds": 1e-9}
 _TEXTS = ("case", "family", "variant", "purpose")

@@ -1,8 +1,4 @@
-"""Comparison of all models on one device's measurements.
-
-Every mechanistic model stands at two levels: ``published`` (constants of the device's document) and
-``scaled`` (all times by one factor, the median ratio on the measurement kernels).
-"""
+"""Comparison of all models on one device's measurements, as published and scaled by a factor."""
 
 from __future__ import annotations
 

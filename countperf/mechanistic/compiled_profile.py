@@ -58,8 +58,7 @@ from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.symbolic.point_arrays import Kind
 from countperf.text import ShortRepr
 
-_MOST_INSTRUCTIONS = 200_000
-"""Longest program that is written out."""
+_MOST_INSTRUCTIONS = 200_000  # longest program that is written out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +76,7 @@ class SassLatencies:
 
 
 def latencies_of(device: DeviceParameters) -> SassLatencies:
-    """Return the latencies of a device's instructions.
-
-    Constants take as long as local memory. Issue, branches and the replacement of a group are
-    Maxwell's on every device.
-    """
+    """Return the latencies of a device's instructions; issue and branches are Maxwell's."""
     local = kernel_class(device, "load.local.32").known_latency
     return SassLatencies(
         arithmetic=kernel_class(device, "mul.f32").known_latency,
@@ -328,8 +323,7 @@ _BANKS = {
 }
 """Places in constant bank 0 of arguments, extents of a group, and of the grid, by major number."""
 
-_MOST_GROUPS = 4096
-"""Groups of a launch that are followed without being asked for."""
+_MOST_GROUPS = 4096  # groups of a launch that are followed without being asked for
 
 _FOR = re.compile(r"^(\s*)for \(\w+ (\w+) =", re.MULTILINE)
 _NEGATIVE = re.compile(r"0x[89a-f][0-9a-f]{4}$")
@@ -347,8 +341,7 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-_Launch = tuple[str, Shape, Shape, list[Any]]
-"""Kernel, groups, shape of a group, and arguments."""
+_Launch = tuple[str, Shape, Shape, list[Any]]  # kernel, groups, shape of a group, and arguments
 
 
 def _integers(arguments: Sequence[Any]) -> list[int | None]:
@@ -517,10 +510,7 @@ def find_compiled_registers(kernel: Any, device: DeviceParameters) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCodeProfiler(KernelProfiler):
-    """A Loopy kernel whose graph, latency bound, core instructions and issue slots are SASS's.
-
-    The first sub-group of a typical work group is followed. Launch and lines come from Loopy.
-    """
+    """A Loopy kernel whose first sub-group of a typical group is followed through its SASS."""
 
     gpu: GpuKernel  # machine code that is followed
     sass: Mapping[str, SassAnalysis]  # segments of the machine code of each device program

@@ -110,10 +110,7 @@ def resident_groups_of(kernel: ProfiledKernel, device: DeviceParameters) -> Resi
 
 
 def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
-    """Return by number of resident groups the least local memory, beside its own, that leaves it.
-
-    On some devices, the most that a group can have leaves several groups.
-    """
+    """Return by number of resident groups the least more local memory that leaves so many."""
     own, total = kernel.profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
     units = device.require_int("num_compute_units", model=_MODEL)
     most = min(

@@ -83,11 +83,9 @@ _FREE_BARRIER = InstructionClass(
     source="not stated; free, in models that have no cost of barriers",
 )
 
-ALL = "all"
-"""Name that stands for every model."""
+ALL = "all"  # name that stands for every model
 
-ModelChoice = Sequence[str] | str
-"""Models: their names, or one name (``"all"`` for every model)."""
+ModelChoice = Sequence[str] | str  # models: their names, or one name (``"all"`` for every model)
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 """Answer of one model: a prediction, or the error that names the input it lacks."""
@@ -157,11 +155,8 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         known = {"mwp-cwp": (0.133, 0.133)} if is_old else _PUBLISHED_ERRORS
         return known[model][0 if self.has_barriers else 1] if model in known else None
 
-    def ranked(self) -> list[str]:
-        """Return the models by published error, then by what they leave out.
-
-        Those below their roof, and those without an answer, are last.
-        """
+    def rank_models(self) -> list[str]:
+        """Return the models by published error, then by what they leave out."""
 
         def place(name: str) -> tuple[bool, bool, float, int]:
             answer, error = self.answers[name], self.published_error(name)
@@ -176,7 +171,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
 
     def lay_out(self) -> text.Printed:
         """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
-        ranked = self.ranked()
+        ranked = self.rank_models()
         is_ranked = len(self) == len(_MODELS)
         facts: dict[str, dict[str, Any]] = {
             name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self

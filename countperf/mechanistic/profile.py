@@ -90,10 +90,7 @@ class InstructionGraph(ShortRepr):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelProfile(ShortRepr):
-    """A kernel as mechanistic models see it; all but the name is optional.
-
-    A model that needs what is absent (``None``) raises `ModelNotApplicableError` naming the field.
-    """
+    """A kernel as mechanistic models see it; all but the name may be absent (``None``)."""
 
     name: str  # name of the kernel
     # instructions of a sub-group by class

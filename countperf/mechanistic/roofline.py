@@ -234,15 +234,14 @@ class TransitModel(base.MechanisticModel):
         geometry = launch_geometry(kernel, self.device)
         system = two_subsystems(kernel.profile, self.device, model=self.model)
         busy_comp, busy_mem = system.cpi_comp * system.alpha_comp, system.cpi_mem * system.alpha_mem
-        computing, waiting = (
-            system.latency_comp * system.alpha_comp,
-            system.latency_mem * system.alpha_mem,
-        )
+        alone = system.latency_comp * system.alpha_comp + system.latency_mem * system.alpha_mem
         top = 1 / max(busy_comp, busy_mem)
-        wpc = min(top, geometry.occupancy / (computing + waiting))
+        wpc = min(top, geometry.occupancy / alone)
         share = wpc / top
-        kind: base.Bound = "compute" if busy_comp >= busy_mem else "memory"
-        waits = wpc * waiting if kind == "compute" else geometry.occupancy - wpc * computing
+        kind: base.Bound = "memory"
+        waiting = geometry.occupancy - wpc * system.alpha_comp * system.latency_comp
+        if busy_comp >= busy_mem:
+            kind, waiting = "compute", wpc * system.alpha_mem * system.latency_mem
         return self._at_rate(
             wpc,
             geometry.total_sub_groups,
@@ -250,7 +249,7 @@ class TransitModel(base.MechanisticModel):
             {kind: share, "latency": 1 - share},
             {
                 "occupancy": geometry.occupancy,
-                "waiting": waits,
-                "computing": geometry.occupancy - waits,
+                "waiting": waiting,
+                "computing": geometry.occupancy - waiting,
             },
         )

@@ -1,7 +1,4 @@
-"""Curves: predictions of all models over occupancy or group size.
-
-A real kernel may change in other respects at the same time (registers, caches).
-"""
+"""Curves: predictions of all models over occupancy or group size, all else being the same."""
 
 from __future__ import annotations
 

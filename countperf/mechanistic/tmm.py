@@ -13,9 +13,7 @@ Where this departs from the paper: it introduces Q as the number of multiprocess
 for it throughout; P/Q is read as ``num_compute_units``. Eq. (12) prints the cube of the number of
 vertices in its memory term, where Eq. (14) and the substitution give the square. The model of a
 launch counts as ``active_groups`` no more groups than the fullest compute unit has, which matters
-only where there are fewer groups than slots. From counts, the paper's example has 2 times its T_1
-(an addition and a minimum are two operations) and 2 or 4 times its M (both sub-blocks are read, and
-a transaction touches two rows of 16).
+only where there are fewer groups than slots.
 """
 
 from __future__ import annotations

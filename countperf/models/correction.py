@@ -219,10 +219,8 @@ class Origin:
         sizes = [dict(at) for at, _ in runs]
         if doubled := [at for position, at in enumerate(sizes) if at in sizes[:position]]:
             listed = ", ".join(f"{name}={value}" for name, value in doubled[0].items())
-            raise ParameterError(
-                f"two runs have the same sizes, {listed or 'none'}: give one, the faster",
-                parameter="runs",
-            )
+            said = f"two runs have the same sizes, {listed or 'none'}: give one, the faster"
+            raise ParameterError(said, parameter="runs")
         logs = [self._log_error(*run) for run in runs]
         factor, shrink = shrink_errors(quality.calibration, logs)
         made: Prediction = self.weights.predict_counts(
@@ -231,6 +229,7 @@ class Origin:
         ends = made.interval_s
         time_s = raise_to_launch(factor * made.time_s, self.weights.shortest_launch_s)
         others_s = made.time_s - made.breakdown.get(predictions.CORRECTION, 0.0)
+        parts = {**made.breakdown, predictions.CORRECTION: time_s - others_s}
         verdict = Verdict(
             name="anchor",
             passed=True,
@@ -241,9 +240,7 @@ class Origin:
             made,
             model=f"{made.model}, anchored",
             time_s=time_s,
-            breakdown=predictions.largest_first(
-                {**made.breakdown, predictions.CORRECTION: time_s - others_s}
-            ),
+            breakdown=predictions.largest_first(parts),
             interval_s=None if ends is None else (factor * ends[0], factor * ends[1]),
             verdicts=(*made.verdicts, verdict),
         )
@@ -269,9 +266,7 @@ class Origin:
 
     def _log_error(self, parameters: Mapping[str, int], time_s: float) -> float:
         if not (math.isfinite(time_s) and time_s > 0):
-            raise ParameterError(
-                f"a measured time must be positive, not {time_s} s", parameter="time_s"
-            )
+            raise ParameterError(f"a measured time is positive, not {time_s} s", parameter="time_s")
         made = self.weights.predict_counts(self.kernel, parameters, **self.options)
         predicted_s = float(made.time_s)
         if predicted_s <= 0:

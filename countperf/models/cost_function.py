@@ -85,10 +85,9 @@ class CostFunction(ShortRepr, FieldsAlone):
         if not arrays:
             source.lines.append(f"if not ({self.vector.condition(source)}): raise ValueError")
         numbers = source.numbers()
-        known = {
-            name: source.name_expression(f"np.asarray({number}, dtype=float)" if arrays else number)
-            for name, number in zip(self.vector, numbers, strict=True)
-        }
+        as_array = "np.asarray({}, dtype=float)" if arrays else "{}"
+        named = (source.name_expression(as_array.format(number)) for number in numbers)
+        known = dict(zip(self.vector, named, strict=True))
         source.lines.append("values = {}")
         for name, wanted in model.base_properties.items():
             among = " + ".join(text for other, text in known.items() if covers(wanted, other))
@@ -96,17 +95,11 @@ class CostFunction(ShortRepr, FieldsAlone):
         for name, formula in model.formulas.items():
             source.lines.append(f"values[{name!r}] = {formula.source}")
             known[name] = f"values[{name!r}]"
-        features = [
-            source.name_expression(" + ".join(known[name] for name in properties))
-            if properties
-            else "0.0"
-            for properties in self._properties
-        ]
+        sums = (" + ".join(known[name] for name in names) for names in self._properties)
+        features = [source.name_expression(text) if text else "0.0" for text in sums]
         scales = [model.terms[term].scale for term, _ in self.weights.function.columns]
-        scaled = [
-            f"{feature} * {known[scale]}" if scale else feature
-            for feature, scale in zip(features, scales, strict=True)
-        ]
+        pairs = zip(features, scales, strict=True)
+        scaled = [f"{feature} * {known[scale]}" if scale else feature for feature, scale in pairs]
         results = (features, scaled, [known[name] for name in self._lacking])
         names = NAMESPACE if arrays else SCALAR_NAMESPACE
         return source.define_function([f"[{', '.join(texts)}]" for texts in results], names)

@@ -44,12 +44,8 @@ from countperf.text import cut
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "min": lambda *parts: reduce(np.minimum, parts),
-    "max": lambda *parts: reduce(np.maximum, parts),
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "sqrt": np.sqrt,
-    "log": np.log,
-    "exp": np.exp,
+    **{"max": lambda *parts: reduce(np.maximum, parts), "floor": np.floor, "ceil": np.ceil},
+    **{"sqrt": np.sqrt, "log": np.log, "exp": np.exp},
 }
 _OPERATIONS: Mapping[type[ast.operator], str] = {
     **{ast.Add: "({} + {})", ast.Sub: "({} - {})", ast.Mult: "({} * {})"},
@@ -65,10 +61,7 @@ NAMESPACE: Mapping[str, Any] = {
 
 SCALAR_NAMESPACE: Mapping[str, Any] = {
     **{name: getattr(math, name) for name in FUNCTIONS if hasattr(math, name)},
-    "min": min,
-    "max": max,
-    "divide": operator.truediv,
-    "power": math.pow,
+    **{"min": min, "max": max, "divide": operator.truediv, "power": math.pow},
 }
 """The same for floats, with ArithmeticError or ValueError where there is no value."""
 
@@ -224,9 +217,8 @@ def first_cover(patterns: tuple[str, ...], name: str) -> int | None:
     parts = name.split(".")
     for position, pattern in enumerate(patterns):
         wanted = pattern.split(".")
-        if len(parts) >= len(wanted) and all(
-            component in ("*", actual) for component, actual in zip(wanted, parts, strict=False)
-        ):
+        matches = (one in ("*", part) for one, part in zip(wanted, parts, strict=False))
+        if len(parts) >= len(wanted) and all(matches):
             return position
     return None
 
@@ -258,12 +250,9 @@ def as_term(content: Any) -> Any:
 Pattern = Annotated[str, AfterValidator(_check_pattern)]
 FormulaText = Annotated[str, AfterValidator(lambda text: parse(text).text)]
 
-_Memory = Literal[
-    "memory: local", "memory: global", "memory: L1", "memory: L2", "memory: beyond L2"
-]
-Resource = (
-    Literal["compute", "latency chains", "memory", "memory: pages", "overhead", "launch"] | _Memory
-)
+_Depth = Literal["memory: local", "memory: global", "memory: L1", "memory: L2", "memory: beyond L2"]
+_Work = Literal["compute", "latency chains", "memory", "memory: pages", "overhead", "launch"]
+Resource = _Work | _Depth
 """Part of a device, or of the work on it, that a feature's cost is for."""
 
 
@@ -281,16 +270,14 @@ class Term(Part):
     ] = Field(default_factory=dict[Pattern, Resource])
 
 
-_WORDS_OF_SEVERAL = re.compile(
-    "_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)"
-)
+_SEVERAL = re.compile("_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyond_l[12])(?=_|$)")
 """Components of names of properties that are not one word."""
 
 
 def _components(name: str) -> list[str]:
     """Return the components of a property's name that a name of a formula may stand for."""
     components: list[str] = []
-    for number, piece in enumerate(_WORDS_OF_SEVERAL.split(name)):
+    for number, piece in enumerate(_SEVERAL.split(name)):
         components += [piece] if number % 2 else piece.strip("_").split("_")
     return [component for component in components if component]
 
@@ -438,10 +425,8 @@ class ModelDefinition(Document):
         sums: dict[str, list[str]] = {}
         for name, term in self.terms.items():
             sums.setdefault(term.scale, []).append(name)
-        return " + ".join(
-            f"{scale}*({' + '.join(names)})" if scale else " + ".join(names)
-            for scale, names in sums.items()
-        )
+        parts = ((scale, " + ".join(names)) for scale, names in sums.items())
+        return " + ".join(f"{scale}*({names})" if scale else names for scale, names in parts)
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
@@ -473,23 +458,16 @@ class ModelDefinition(Document):
     @cached_property
     def term_features(self) -> dict[str, FeatureSpec]:
         """The patterns of each term that are of properties."""
-        return {
-            name: FeatureSpec(
-                charged=tuple(p for p in term.charged if p not in self.derived),
-                negligible=self.negligible,
-            )
-            for name, term in self.terms.items()
-        }
+        terms = self.terms.items()
+        charged = {n: tuple(p for p in t.charged if p not in self.derived) for n, t in terms}
+        return {n: FeatureSpec(charged=p, negligible=self.negligible) for n, p in charged.items()}
 
     @cached_property
     def features(self) -> FeatureSpec:
         """Features that the model charges, and those that it ignores."""
         charged = [p for spec in self.term_features.values() for p in spec.charged]
-        return FeatureSpec(
-            charged=tuple(dict.fromkeys([*charged, *self.base_properties.values()])),
-            ignored=self.ignored,
-            negligible=self.negligible,
-        )
+        names = tuple(dict.fromkeys([*charged, *self.base_properties.values()]))
+        return FeatureSpec(charged=names, ignored=self.ignored, negligible=self.negligible)
 
 
 def _check_name(name: str, kind: str, *taken: str) -> None:

@@ -13,8 +13,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
 from countperf.models.predictions import OTHER, plain_name, write_uncharged
 
-_PLAIN = {"segment": "piece", "B": "byte"}
-"""Units of documents, as people call them."""
+_PLAIN = {"segment": "piece", "B": "byte"}  # units of documents, as people call them
 
 
 def find_amount(
@@ -84,13 +83,9 @@ def doubt(weight: Weight) -> str:
 def weight_rows(weights: Any) -> list[dict[str, Any]]:
     """Return a row for each weight: its cost, s, the rate that it implies, and what is unsure."""
     model = weights.definition
-    shared = {
-        name: text.some_of(
-            [other for other in group.features if other != name], most=predictions.NAMED_OTHERS
-        )
-        for group in weights.indistinguishable
-        for name in group.features
-    }
+    groups = [group.features for group in weights.indistinguishable]
+    others = {name: [o for o in names if o != name] for names in groups for name in names}
+    shared = {n: text.some_of(o, most=predictions.NAMED_OTHERS) for n, o in others.items()}
     rows: list[dict[str, Any]] = []
     for name, weight in weights.by_feature.items():
         rate, rate_unit = rate_of(weight, model) or (None, None)
@@ -181,38 +176,30 @@ class Explanation(text.Result, text.ShortRepr):
             for part in self.parts
         ]
         uncharged = write_uncharged(made.ignored, every=True)
+        explanation = {"expression": self.expression, "parts": rows}
+        explanation |= text.extract(self, "global_bytes", "flops")
         return text.Printed(
             head=[*predictions.prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
             shown=text.table_of([_show_part(row) for row in rows], _EXPLAINED),
             notes=[*self._describe_demand(device), *uncharged, *predictions.write_caveats(made)],
-            facts={
-                **made.lay_out().facts,
-                "explanation": {
-                    "expression": self.expression,
-                    "parts": rows,
-                    **text.extract(self, "global_bytes", "flops"),
-                },
-            },
+            facts={**made.lay_out().facts, "explanation": explanation},
         )
 
     def _describe_demand(self, device: DeviceParameters | None) -> list[str]:
         """Say what the kernel gets altogether, of what the device can at most."""
         whole = float(self.prediction.time_s)
         peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
-        rates = {
+        got = {
             "global memory": (self.global_bytes, "byte/s"),
             "arithmetic": (self.flops, "flop/s"),
         }
         said: list[str] = []
-        for (where, (amount, unit)), peak in zip(rates.items(), peaks, strict=True):
+        for (where, (amount, unit)), peak in zip(got.items(), peaks, strict=True):
             if amount and whole > 0:
-                share = (
-                    f"{text.format_percent(amount / whole / peak)} of peak"
-                    if peak
-                    else "peak unknown"
-                )
-                said.append(f"{text.format_quantity(amount / whole, unit)} of {where} ({share})")
+                rate = amount / whole
+                share = f"{text.format_percent(rate / peak)} of peak" if peak else "peak unknown"
+                said.append(f"{text.format_quantity(rate, unit)} of {where} ({share})")
         return [f"the kernel then gets {' and '.join(said)}"] if said else []
 
 
@@ -220,11 +207,8 @@ _DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
 _EXPLAINED = {
     **{"part": text.Column("part"), "time_s": text.Column("time", text.format_seconds)},
     **{"share": text.Column("", text.format_share), "count": text.Column("count", right=True)},
-    **{
-        "at": text.Column("at"),
-        "rate": text.Column("implied rate", right=True),
-        "remark": text.Column(),
-    },
+    **{"at": text.Column("at"), "rate": text.Column("implied rate", right=True)},
+    "remark": text.Column(),
 }
 
 

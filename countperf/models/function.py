@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
 """Quantiles of the standard normal distribution for two-sided intervals of these levels."""
 
-_WITHIN = 1 / 3
-"""Share of the variance of a wider scatter that is among sizes of a kernel."""
+_WITHIN = 1 / 3  # share of the variance of a wider scatter that is among sizes of a kernel
 
-ColumnKey = tuple[str, str]
-"""A term and a feature of it, for which there is one weight."""
+ColumnKey = tuple[str, str]  # a term and a feature of it, for which there is one weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -189,9 +187,8 @@ class Calibration(Part):
             "between_kernels": (self.between_kernels, (1 - _WITHIN) ** 0.5),
             "within_kernels": (self.within_kernels, _WITHIN**0.5),
         }
-        return self.model_copy(
-            update={n: float(np.hypot(factor * old, z * scatter)) for n, (old, z) in grown.items()}
-        )
+        changes = {n: float(np.hypot(factor * old, z * scatter)) for n, (old, z) in grown.items()}
+        return self.model_copy(update=changes)
 
 
 class IndistinguishableGroup(Part):
@@ -230,12 +227,10 @@ class MeasurementSource(Part):
     recorded_at: str
 
 
-DERIVED = "unit"
-"""Unit of a weight of a derived feature, in documents: the feature itself."""
+DERIVED = "unit"  # unit of a weight of a derived feature, in documents: the feature itself
 
 
-Level = float
-"""In which share of cases an interval is to hold the time: 0.9 or 0.95."""
+Level = float  # in which share of cases an interval is to hold the time: 0.9 or 0.95
 
 Where = NDArray[np.bool_]
 """Truth of something at each size of a prediction; of no dimension at a single one."""
@@ -246,8 +241,7 @@ EXTRAPOLATION_WIDENING = 1.5
 WORST_LOG_RATIO = float(np.log(1000.0))
 """Times that are off by more count as off by that; where it is expected, there is no interval."""
 
-LEAST_SCATTER = 0.01
-"""Least standard deviation of logarithms of a kernel's times."""
+LEAST_SCATTER = 0.01  # least standard deviation of logarithms of a kernel's times
 
 RELATION_TOLERANCE = 1e-6
 """A relation of counts holds if what is left of its terms is below this share of them."""
@@ -259,8 +253,7 @@ SHORTEST_LAUNCH_S = {"cpu": 0.2e-6, "gpu": 1.08e-6}
 """Time of the shortest launch known of a kind of device, s: measured by PoCL on a Zen 4; the
 smallest weight of launches of a shipped fit of a GPU that is well known (GTX Titan Black)."""
 
-LAUNCH = "launch.shortest"
-"""Part by which a time is raised to that of the shortest launch."""
+LAUNCH = "launch.shortest"  # part by which a time is raised to that of the shortest launch
 
 NOTABLE_SHARE = 0.05
 """Features that take less of the time than this are not checked for their range."""
@@ -353,11 +346,8 @@ REMEDIES: Mapping[str, str] = {
 
 def make_caveats(**problems: Any) -> tuple[Verdict, ...]:
     """Return a verdict for each problem that is a text, and not empty."""
-    return tuple(
-        Verdict(name=name, passed=False, message=problem, remedy=REMEDIES[name])
-        for name, problem in problems.items()
-        if problem
-    )
+    said = [(name, problem, REMEDIES[name]) for name, problem in problems.items() if problem]
+    return tuple(Verdict(name=n, passed=False, message=p, remedy=r) for n, p, r in said)
 
 
 def describe_guess(groups: Sequence[IndistinguishableGroup], counts: Mapping[str, Quantity]) -> str:
@@ -460,7 +450,6 @@ def refuse_negative(model: str, kernel: str, time_s: Quantity) -> None:
 
 def describe_device(fitted: DeviceIdentity, asked: DeviceIdentity) -> str:
     """Say in what the device asked for differs from that of the weights."""
-    text = "; ".join(
-        f"{field} {old!r}, now {new!r}" for field, (old, new) in fitted.differences(asked).items()
-    )
+    pairs = fitted.differences(asked).items()
+    text = "; ".join(f"{field} {old!r}, now {new!r}" for field, (old, new) in pairs)
     return text and f"not quite the device of the weights: {text}"

@@ -25,8 +25,7 @@ from countperf.text import short_name
 DEFAULT_STEMS = ("weights", STRUCTURAL, "linear")
 """Names of the documents that are meant where no model is asked for, the first that there is."""
 
-OWN = "mine/"
-"""First part of the names of the user's own fits."""
+OWN = "mine/"  # first part of the names of the user's own fits
 
 _HEAD_BYTES = 400  # of a document: its format and model come first
 _HEAD = re.compile(r'\s*{\s*"format": "countperf-weights",\s*"version": \d+,\s*"model": "([^"]*)"')
@@ -141,10 +140,8 @@ def list_fits() -> dict[str, NamedFit]:
         for path in folder.glob("*/"):
             if (fit := NamedFit(name=path.name, folder=path)).default is not None:
                 shipped[fit.name] = fit
-    mine = [
-        NamedFit(name=f"{OWN}{path.name}", folder=path, is_own=True)
-        for path in user_fits_folder().glob("*/")
-    ]
+    folders = user_fits_folder().glob("*/")
+    mine = [NamedFit(name=f"{OWN}{p.name}", folder=p, is_own=True) for p in folders]
     own = {fit.name: fit for fit in mine if fit.default is not None}
     return dict(sorted(shipped.items())) | dict(sorted(own.items()))
 
@@ -241,10 +238,9 @@ def load_weights(name: Path | str, *, model: str | None = None) -> WeightSet:
     if fit is None and not is_path:
         known = list_fits()
         there = ", ".join(known) or "none: measure and fit a device first"
-        raise DocumentError(
-            f"no fitted weights are named {name!r}{nearest(str(name), known)} (available: {there})",
-            path=str(name),
-        )
+        near = nearest(str(name), known)
+        message = f"no fitted weights are named {name!r}{near} (available: {there})"
+        raise DocumentError(message, path=str(name))
     weights = WeightSet.read_file(path)
     if model is not None and model not in (weights.model, short_name(weights.model)):
         raise ParameterError(

@@ -149,12 +149,8 @@ class Evaluation(Document, text.Result):
     def by_purpose(self) -> dict[str, Evaluation]:
         """Split by what kernels are for, in the order of the cases."""
         purposes = dict.fromkeys(case.purpose for case in self.cases)
-        return {
-            purpose: self.model_copy(
-                update={"cases": tuple(c for c in self.cases if c.purpose == purpose)}
-            )
-            for purpose in purposes
-        }
+        cases = {p: tuple(c for c in self.cases if c.purpose == p) for p in purposes}
+        return {p: self.model_copy(update={"cases": some}) for p, some in cases.items()}
 
     def overall(self) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""
@@ -179,30 +175,17 @@ class Evaluation(Document, text.Result):
         covered, cases = self.coverage()
         factor = self.interval_factor()
         parts = self.by_purpose()
+        width = {"median_factor": None if factor is None or math.isinf(factor) else factor}
         return text.Printed(
             head=[f"{text.short_name(self.model)} model on {self.device}"],
-            rows=[
-                text.extract(
-                    case, "kernel", "purpose", *_CASE[1:], "within_noise", "interval_s", "complete"
-                )
-                for case in self.cases
-            ],
-            parts=[
-                shown for purpose, part in parts.items() for shown in _of_purpose(purpose, part)
-            ],
+            rows=[text.extract(case, *_ROW) for case in self.cases],
+            parts=[one for purpose, part in parts.items() for one in _of_purpose(purpose, part)],
             notes=self.remarks,
             facts={
-                "device": self.device,
-                "model": text.short_name(self.model),
-                "remarks": self.remarks,
-                "geometric_mean": _means(self),
+                **{"device": self.device, "model": text.short_name(self.model)},
+                **{"remarks": self.remarks, "geometric_mean": _means(self)},
                 "by_purpose": {purpose: _means(part) for purpose, part in parts.items()},
-                "coverage": {
-                    "level": 0.9,
-                    "covered": covered,
-                    "cases": cases,
-                    "median_factor": None if factor is None or math.isinf(factor) else factor,
-                },
+                "coverage": {"level": 0.9, "covered": covered, "cases": cases, **width},
             },
             name="cases",
         )
@@ -218,6 +201,7 @@ def mean_of_means(means: Mapping[str, MeanError]) -> MeanError:
 
 
 _CASE = ("kernel", "parameters", "measured_s", "predicted_s", "relative_error", "noise")
+_ROW = ("kernel", "purpose", *_CASE[1:], "within_noise", "interval_s", "complete")
 _ERROR = text.Column("error", text.format_percent)
 _CASE_COLUMNS = {
     **text.columns_of("kernel parameters"),
@@ -253,21 +237,15 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[text.Printed]:
     )
     rows: list[dict[str, Any]] = []
     for case in of.cases:
-        said = {
-            "incomplete": not case.complete,
-            "within noise": case.within_noise,
-            "outside its interval": case.is_covered is False,
-        }
+        said = {"incomplete": not case.complete, "within noise": case.within_noise}
+        said |= {"outside its interval": case.is_covered is False}
         remarks = ", ".join(remark for remark, applies in said.items() if applies)
         rows.append({**text.extract(case, *_CASE), "noise": case.noise or None, "": remarks})
+    head = ["  per kernel: geometric mean of relative errors, and the worst factor"]
     by_kernel = [{"kernel": k, "error": m.value, "worst": worst[k]} for k, m in means.items()]
     return [
         text.Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
-        text.Printed(
-            head=["  per kernel: geometric mean of relative errors, and the worst factor"],
-            rows=by_kernel,
-            columns=_KERNEL_COLUMNS,
-        ),
+        text.Printed(head=head, rows=by_kernel, columns=_KERNEL_COLUMNS),
     ]
 
 
@@ -302,17 +280,15 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
             continue
         if weights.definition.named_shape and not says_group_shape(vector):
             continue
-        prediction = weights.predict_counts(
-            vector, measurement.parameters, incomplete_ok=True, level=0.9
-        )
-        low_high = prediction.interval_s
+        made = weights.predict_counts(vector, measurement.parameters, incomplete_ok=True, level=0.9)
+        low_high = made.interval_s
         cases.append(
             EvaluatedCase(
                 kernel=measurement.kernel,
                 parameters=measurement.parameters,
                 measured_s=measurement.time_s,
-                predicted_s=float(prediction.time_s),
-                complete=prediction.complete,
+                predicted_s=float(made.time_s),
+                complete=made.complete,
                 purpose=measurement.purpose,
                 noise=measurement.noise,
                 interval_s=None if low_high is None else (float(low_high[0]), float(low_high[1])),
@@ -321,14 +297,11 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     order = {kernel: k for k, kernel in enumerate(dict.fromkeys(case.kernel for case in cases))}
     cases.sort(key=lambda c: (ALL_PURPOSES.index(c.purpose), order[c.kernel], c.measured_s))
     if not cases:
-        raise FitError(
-            "there is no counted measurement to evaluate; measure test kernels or applications"
-        )
+        raise FitError("no counted measurement to evaluate; measure test kernels or applications")
     return Evaluation(device=weights.device.slug, model=weights.model, cases=tuple(cases))
 
 
-TOP = (1, 3, 5)
-"""Numbers of variants for which the regret is reported."""
+TOP = (1, 3, 5)  # numbers of variants for which the regret is reported
 
 
 class RankedVariant(Part):
@@ -426,9 +399,7 @@ class RankingEvaluation(Document, text.Result):
             notes=[f"  {RANKING_NOTE}", *([left_out] if incomplete else [])],
             facts={
                 **text.extract(self, "device", "model"),
-                "sets": [
-                    row | _figures(ranked) for row, ranked in zip(sets, self.sets, strict=True)
-                ],
+                "sets": [row | _figures(one) for row, one in zip(sets, self.sets, strict=True)],
                 "mean": _figures(self),
             },
         )
@@ -464,13 +435,11 @@ def evaluate_ranking(weights: WeightSet, measurements: Iterable[Measurement]) ->
         if measurement.purpose == "variant":
             key = (measurement.family, tuple(measurement.parameters.items()))
             sets.setdefault(key, []).append(_rank_variant(weights, measurement))
+    made = ((key, tuple(variants)) for key, variants in sets.items())
     return RankingEvaluation(
         device=weights.device.slug,
         model=weights.model,
-        sets=tuple(
-            RankedSet(family=family, parameters=dict(parameters), variants=tuple(variants))
-            for (family, parameters), variants in sets.items()
-        ),
+        sets=tuple(RankedSet(family=f, parameters=dict(p), variants=v) for (f, p), v in made),
     )
 
 

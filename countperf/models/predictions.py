@@ -17,8 +17,7 @@ from countperf import text
 from countperf.errors import CountperfError, ParameterError, PredictionError
 
 Array = NDArray[np.float64]
-Quantity = float | Array
-"""A number, or an array of them where parameters were given as arrays."""
+Quantity = float | Array  # a number, or an array of them where parameters were given as arrays
 
 ParameterValue = int | NDArray[np.integer]
 """Value of a size parameter: an integer, or integers at which to predict in one call."""
@@ -27,8 +26,7 @@ ParameterValue = int | NDArray[np.integer]
 CORRECTION = "correction"
 """Part of a time that is none of the model's: what a correction adds or takes away."""
 
-OTHER = "other"
-"""Resource of a part for which the model states none."""
+OTHER = "other"  # resource of a part for which the model states none
 
 _WORDS: Mapping[str, str] = {
     **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
@@ -54,9 +52,8 @@ _WORDS: Mapping[str, str] = {
     **{"set_conflict": "that miss L1 by set conflicts", "lines_l2": "in lines that miss L1"},
     "lines_conflict": "in lines that miss L1 by set conflicts",
 }
-_WORD = re.compile(
-    rf"(?<![a-z0-9])(?:{'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![a-z0-9])"
-)
+_LONGEST_FIRST = "|".join(sorted(_WORDS, key=len, reverse=True))
+_WORD = re.compile(rf"(?<![a-z0-9])(?:{_LONGEST_FIRST})(?![a-z0-9])")
 
 
 def plain_name(part: str) -> str:
@@ -80,8 +77,7 @@ def write_uncharged(names: Sequence[str], *, every: bool = False) -> list[str]:
     return [f"not charged by this model: {', '.join(said)}"]
 
 
-MOST_ROWS = 8
-"""Rows of a breakdown for people."""
+MOST_ROWS = 8  # rows of a breakdown for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,14 +180,10 @@ class Prediction(text.Result):
         notes = [*write_uncharged(self.ignored), *write_caveats(self)]
         if not isinstance(self.time_s, np.ndarray):
             head = prediction_head(self)
-            rows = [
-                {"part": part, **name_part(part, self.resources), "time_s": time_s}
-                for part, time_s in text.plain(self.breakdown).items()
-            ]
-            cells = [
-                (r.group, text.format_quantity(r.time_s, "s"), r.share, r.text)
-                for r in breakdown_rows(self)
-            ]
+            costs = text.plain(self.breakdown).items()
+            rows = [{"part": p, **name_part(p, self.resources), "time_s": s} for p, s in costs]
+            parts = breakdown_rows(self)
+            cells = [(p.group, text.format_quantity(p.time_s, "s"), p.share, p.text) for p in parts]
             shown = text.Table(header=(), rows=tuple(cells), right=(1, 2), titles=_BREAKDOWN)
             return text.Printed(head=head, rows=rows, shown=shown, notes=notes, facts=facts)
         mark = _incomplete(self)
@@ -304,11 +296,9 @@ def _facts_of(prediction: Prediction | None) -> dict[str, Any]:
     }
 
 
-_ALIKE = 0.05
-"""Of a time: a difference below is none to explain."""
+_ALIKE = 0.05  # of a time: a difference below is none to explain
 
-_LEAST_CAUSE = 0.2
-"""Of a difference: parts that make less of it are not named, nor more than two."""
+_LEAST_CAUSE = 0.2  # of a difference: parts that make less of it are not named, nor more than two
 
 _BREAKDOWN = ("group", "time", "share", "part")
 
@@ -364,11 +354,8 @@ class PredictionPair(text.Result):
             return f"cause: none to name; the times differ by less than {100 * _ALIKE:.0f} %"
         faster, slower = self.names if difference > 0 else self.names[::-1]
         shares = [(row["difference_s"] / difference, row["part"]) for row in self.rows]
-        said = [
-            f"{part} ({text.format_quantity(share * abs(difference), 's')})"
-            for share, part in sorted(shares, reverse=True)[:2]
-            if share >= _LEAST_CAUSE
-        ]
+        shares = [(s, part) for s, part in sorted(shares, reverse=True)[:2] if s >= _LEAST_CAUSE]
+        said = [f"{p} ({text.format_quantity(s * abs(difference), 's')})" for s, p in shares]
         longer = text.format_quantity(abs(difference), "s")
         parts = " and ".join(said) or "many parts"
         return f"cause: {slower} takes {longer} longer than {faster}, mostly for {parts}"
@@ -386,9 +373,7 @@ class PredictionPair(text.Result):
         times = dict(zip(("first_s", "second_s"), whole, strict=True))
         total = {"part": "time", **times, "difference_s": whole[1] - whole[0]}
         titles = ("", *self.names, "difference")
-        columns = [
-            text.Column(title, text.format_seconds if i else None) for i, title in enumerate(titles)
-        ]
+        columns = [text.Column(t, text.format_seconds if i else None) for i, t in enumerate(titles)]
         return text.Printed(
             head=[f"{self.names[1]}: {ratio} the time of {self.names[0]}{mark}", *bounds],
             rows=self.rows,
@@ -406,15 +391,11 @@ def _times(of: Prediction) -> list[dict[str, Any]]:
     """Return a row for each size: sizes, time and both ends of the interval, s."""
     ends = dict(zip(("low_s", "high_s"), of.interval_s or (), strict=False))
     values = np.broadcast_arrays(*of.parameters.values(), of.time_s, *ends.values())
-    rows = zip(*(array.ravel().tolist() for array in values), strict=True)
+    rows = [*zip(*(array.ravel().tolist() for array in values), strict=True)]
     number = len(of.parameters)
-    return [
-        {
-            "parameters": dict(zip(of.parameters, row[:number], strict=True)),
-            **dict(zip(("time_s", *ends), row[number:], strict=True)),
-        }
-        for row in rows
-    ]
+    sizes = (dict(zip(of.parameters, row, strict=False)) for row in rows)
+    times = (dict(zip(("time_s", *ends), row[number:], strict=True)) for row in rows)
+    return [{"parameters": at, **time} for at, time in zip(sizes, times, strict=True)]
 
 
 def write_caveats(of: Prediction) -> list[str]:
@@ -425,11 +406,8 @@ def write_caveats(of: Prediction) -> list[str]:
 
 def prediction_head(of: Prediction) -> list[str]:
     """Write the time of a prediction at one size, what bounds it, and what it is of."""
-    interval = (
-        ""
-        if of.interval_s is None
-        else f" ({100 * of.interval_level:.0f} % interval: {text.interval_text(of.interval_s)})"
-    )
+    ends = of.interval_s and text.interval_text(of.interval_s)
+    interval = f" ({100 * of.interval_level:.0f} % interval: {ends})" if ends else ""
     given = text.point_text(of.parameters)
     mark = _incomplete(of)
     return [
@@ -451,17 +429,14 @@ def _incomplete(of: Prediction) -> str:
     return f" (incomplete: without the cost of {text.some_of(of.missing, most=NAMED_OTHERS)})"
 
 
-NAMED_OTHERS = 4
-"""Number of indistinguishable features that a remark names."""
+NAMED_OTHERS = 4  # number of indistinguishable features that a remark names
 
 _DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
 
 
-def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
+def verdict_lines(checks: Sequence[Verdict]) -> list[str]:
     """Write what was checked: one line for each, and a remedy below those that failed."""
-    return text.check_lines(
-        (v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in verdicts
-    )
+    return text.check_lines((v.passed, f"{v.name}: {_plain(v.message)}", v.remedy) for v in checks)
 
 
 def _plain(message: str) -> str:
@@ -469,12 +444,9 @@ def _plain(message: str) -> str:
     return _DERIVED.sub(lambda name: plain_name(name[0]), message)
 
 
-_LEAST_SHARE = 0.005
-"""Of a time: parts that take less are shown together."""
-_BOUND_SHARE = 0.5
-"""Of a time: what takes so much bounds it by itself."""
-_SAID_SHARE = 0.15
-"""Of a time: parts that take less are not named as reasons."""
+_LEAST_SHARE = 0.005  # of a time: parts that take less are shown together
+_BOUND_SHARE = 0.5  # of a time: what takes so much bounds it by itself
+_SAID_SHARE = 0.15  # of a time: parts that take less are not named as reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,12 +478,8 @@ def breakdown_rows(prediction: Prediction) -> tuple[BreakdownRow, ...]:
     costs = sorted(((s, name) for name, s in parts.items() if s > 0), reverse=True)
     whole = sum(s for s, _ in costs)
     taken_s = sum(s for s in parts.values() if s < 0)
-    stated = prediction.resources
-    shown = [
-        (s, plain_name(name), stated.get(name, OTHER))
-        for s, name in costs
-        if s >= _LEAST_SHARE * whole
-    ]
+    kinds = prediction.resources
+    shown = [(s, plain_name(n), kinds.get(n, OTHER)) for s, n in costs if s >= _LEAST_SHARE * whole]
     shown = shown if len(costs) == len(shown) <= MOST_ROWS - 1 else shown[: MOST_ROWS - 2]
     left_s = whole - sum(s for s, *_ in shown)
     shown += [(left_s, "all else", OTHER)] if left_s > 1e-9 * whole else []

@@ -35,8 +35,7 @@ from countperf.errors import ParameterError, nearest
 from countperf.models.definition import ModelDefinition, Pattern, Resource, Term
 from countperf.store import read_file_text
 
-COMPILED = "compiled"
-"""Name of the model, and what asks for it instead of a model's name."""
+COMPILED = "compiled"  # name of the model, and what asks for it instead of a model's name
 
 Order = Literal["lanes", "items"]
 ORDERS: Mapping[Order, ExecutionPolicy] = {
@@ -45,8 +44,7 @@ ORDERS: Mapping[Order, ExecutionPolicy] = {
 }
 """Orders in which lanes access memory: neighbors side by side, or item after item."""
 
-_MOST_STREAMS = 16
-"""Pieces of memory of a group up to which prefetchers follow each of them."""
+_MOST_STREAMS = 16  # pieces of memory of a group up to which prefetchers follow each of them
 
 LAST_LEVEL_SHARE = 0.75
 """Share of the last-level cache that a kernel has for its data: others use the cache, too."""
@@ -93,11 +91,8 @@ def compiled(
     """Return the model for a device, or as it was before cycles of short loops overlapped."""
     memory = memory or load_hierarchy(ASSUMED)
     charged = {
-        "overhead": ("groups", "groups_in_l2"),
-        "cycles": CYCLES,
-        "instructions": INSTRUCTIONS,
-        "spills": SPILLS,
-        "lines": tuple(_LINES),
+        **{"overhead": ("groups", "groups_in_l2"), "cycles": CYCLES, "instructions": INSTRUCTIONS},
+        **{"spills": SPILLS, "lines": tuple(_LINES)},
         "traffic": ("segments.group.store", *_TRAFFIC),
     }
     rounds = _rounds(units)
@@ -139,11 +134,9 @@ def _terms(
 ) -> dict[str, Term]:
     """Return terms by what they charge, in rounds where there are such, and that of launches."""
     scale = "".join(rounds)
-    of_groups = {
-        name: Term(charged=features, scale=scale, resource=dict(resources[name]))
-        for name, features in charged.items()
-    }
-    return {"launch": Term(charged=("launches",), resource={"*": "launch"}), **of_groups}
+    by_term = {name: dict(resources[name]) for name in charged}
+    terms = {n: Term(charged=c, scale=scale, resource=by_term[n]) for n, c in charged.items()}
+    return {"launch": Term(charged=("launches",), resource={"*": "launch"}), **terms}
 
 
 def _accesses(direction: str, vector: str, scalar: str) -> str:
@@ -208,8 +201,7 @@ _COMPILED_RESOURCES: Mapping[str, Mapping[Pattern, Resource]] = {
 """Resources by term, and by pattern of features."""
 
 
-STRUCTURAL = "structural"
-"""Name of the model, and what asks for it instead of a model's document."""
+STRUCTURAL = "structural"  # name of the model, and what asks for it instead of a model's document
 
 _LLVM = ExecutionPolicy(
     width=16,
@@ -225,16 +217,12 @@ POLICIES: Mapping[str, ExecutionPolicy] = {
 }
 """Execution policies by runtime: those that most of the fits that ship were found to follow."""
 
-STREAMS = (4, 16)
-"""Pieces of memory of a group up to which prefetchers follow each of them."""
+STREAMS = (4, 16)  # pieces of memory of a group up to which prefetchers follow each of them
 
-_FAR_ACCESSES = {
-    "scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"),
-    "vector": ("strided",),
-}
+_FAR = {"scalar": ("walk", "l1_reuse", "l2_reuse", "beyond_l2", "data"), "vector": ("strided",)}
 _FAR_FEATURES = {
     f"{unit}_{direction}_{kind}_out_of_reach": f"issue_{unit}_gmem_{direction}_{kind}*out_of_reach"
-    for unit, kinds in _FAR_ACCESSES.items()
+    for unit, kinds in _FAR.items()
     for direction in ("load", "store")
     for kind in kinds
 }
@@ -257,17 +245,14 @@ COMPUTE = (
     *(f"issue.{unit}.special.*.*" for unit in _UNITS),
     "issue.vector.conditional.*.*",
 )
-_NEAR = (
-    *("same", "next", "offset", "shifted", "masked", "near", "walk", "l1_reuse", "data"),
-    "strided",
-)
+_L1 = ("same", "next", "offset", "shifted", "masked", "near", "walk", "l1_reuse", "data", "strided")
 """Names of accesses that do not name the cache that serves them."""
 
 ACCESSES = (
     *(f"issue.{unit}.guarded.*.*" for unit in _UNITS),
     *(
         f"issue.{unit}.{space}.{direction}.{kind}"
-        for space, kinds in (("gmem", _NEAR), ("lmem", ("*",)))
+        for space, kinds in (("gmem", _L1), ("lmem", ("*",)))
         for kind in kinds
         for direction in ("load", "store")
         for unit in _UNITS
@@ -289,10 +274,8 @@ def structural(
     memory = memory or load_hierarchy(ASSUMED)
     shares: dict[str, str] = {}  # which are charged for nothing by themselves
     derived: dict[str, str] = {}
-    group_bytes = {
-        direction: f"(bytes_group_{direction}_dense + bytes_group_{direction}_sparse)"
-        for direction in ("load", "store")
-    }
+    of_groups = "(bytes_group_{0}_dense + bytes_group_{0}_sparse)"
+    group_bytes = {direction: of_groups.format(direction) for direction in ("load", "store")}
     for level, cache in enumerate(memory.caches[1:], start=2):
         is_last = level > 2 and level == len(memory.caches)
         beyond = "beyond_llc" if is_last else f"beyond_l{level}"
@@ -303,9 +286,8 @@ def structural(
     for number in STREAMS:
         shares[f"beyond_streams{number}"] = f"max(0, 1 - {number}/({_PIECES}))"
         for direction, in_groups in group_bytes.items():
-            derived[f"{direction}_beyond_streams{number}"] = (
-                f"{in_groups}*beyond_l2*beyond_streams{number}"
-            )
+            name = f"{direction}_beyond_streams{number}"
+            derived[name] = f"{in_groups}*beyond_l2*beyond_streams{number}"
     shares["out_of_reach"] = f"max(0, 1 - {memory.translation_reach_bytes}/{_BYTES})"
     derived |= _FAR_FEATURES
     rounds = _rounds(policy.units)
@@ -353,8 +335,7 @@ def policy_on(device: DeviceIdentity) -> ExecutionPolicy:
     return policy.model_copy(update={"units": device.compute_units})
 
 
-COST = "cost"
-"""The term of models that are one sum."""
+COST = "cost"  # the term of models that are one sum
 
 CHARGED_BY_PAPER = (
     *("flop.add.*", "flop.mul.*", "flop.div.*", "flop.pow.*", "flop.special.*", "flop.fma.*"),
@@ -365,20 +346,15 @@ IGNORED_BY_PAPER = (
     *("lmem.store.*", "flop.minmax.*", "flop.compare.*", "flop.select.*", "flop.convert.*"),
     *("flop.neg.*", "iop.*", "barrier.global"),
 )
+_PAPER_RESOURCES: dict[Pattern, Resource] = {
+    **{"flop": "compute", "gmem": "memory: global", "lmem": "memory: local"},
+    **{"launches": "launch", "*": "overhead"},
+}
 LINEAR = ModelDefinition(
     name="linear",
     description="The paper's: a sum over properties, weights free",
     ignored=IGNORED_BY_PAPER,
-    terms={
-        COST: Term(
-            charged=CHARGED_BY_PAPER,
-            lower=None,
-            resource={
-                **{"flop": "compute", "gmem": "memory: global", "lmem": "memory: local"},
-                **{"launches": "launch", "*": "overhead"},
-            },
-        )
-    },
+    terms={COST: Term(charged=CHARGED_BY_PAPER, lower=None, resource=_PAPER_RESOURCES)},
 )
 
 

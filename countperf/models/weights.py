@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
 
-_WELL_FITTED = 3.0
-"""Standard errors from zero of a weight of launches that is known."""
+_WELL_FITTED = 3.0  # standard errors from zero of a weight of launches that is known
 
 _SHORT = (
     "the model gives less than {:.3g} µs, the time of the shortest launch known of a {}, which is"
@@ -49,9 +48,7 @@ class WeightSet(Document, Result):
     format: Literal["countperf-weights"] = "countperf-weights"
     version: Literal[4] = 4
     name: str = Field(default="", exclude=True)  # by which they were loaded
-    remade_by = (
-        "fit the measurements again, countperf fit STORE --name NAME, or countperf calibrate"
-    )
+    remade_by = "fit measurements again, countperf fit STORE --name NAME, or countperf calibrate"
     model: str  # its name
     definition: ModelDefinition
     device: DeviceIdentity  # what they were measured on
@@ -187,12 +184,8 @@ class WeightSet(Document, Result):
                 " kernel to countperf.predict(kernel, sizes, weights=weights)",
                 parameter="counts",
             )
-        made = self.predict_counts(
-            read_vector(counts, self),
-            merge_sizes(parameters, more),
-            incomplete_ok=incomplete_ok,
-            level=level,
-        )
+        asked = read_vector(counts, self), merge_sizes(parameters, more)
+        made = self.predict_counts(*asked, incomplete_ok=incomplete_ok, level=level)
         functions.refuse_negative(made.model, made.kernel, made.time_s)
         return made
 
@@ -248,6 +241,7 @@ class WeightSet(Document, Result):
             sign=not np.all(np.asarray(time_s) > 0) and _NEGATIVE,
             device=device and functions.describe_device(self.device, device),
         )
+        options = {"level": level, "incomplete_ok": incomplete_ok, "device": device}
         return Prediction(
             kernel=vector.kernel,
             device=self.device.slug if device is None else device.slug,
@@ -262,11 +256,7 @@ class WeightSet(Document, Result):
             ignored=inputs.ignored,
             verdicts=(*caveats, *corrections, *functions.make_caveats(weights=self.remark)),
             resources=self.resources,
-            origin=Origin(
-                weights=self,
-                kernel=kernel,
-                options={"level": level, "incomplete_ok": incomplete_ok, "device": device},
-            ),
+            origin=Origin(weights=self, kernel=kernel, options=options),
         )
 
     def compile(self, kernel: object, *, incomplete_ok: bool = False) -> CostFunction:

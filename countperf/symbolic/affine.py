@@ -110,8 +110,7 @@ def _division_by_zero(divisor: QuasiPolynomial) -> CountingError:
     return CountingError(f"an address divides by {divisor}, which is zero at these sizes")
 
 
-Condition: TypeAlias = frozenset[Conjunction]
-"""Conjunctions of which at least one holds."""
+Condition: TypeAlias = frozenset[Conjunction]  # conjunctions of which at least one holds
 
 _LOGICAL = (p.Comparison, p.LogicalAnd, p.LogicalOr, p.LogicalNot)
 ALWAYS: Condition = frozenset([frozenset()])

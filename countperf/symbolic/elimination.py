@@ -126,8 +126,7 @@ Simplifier: TypeAlias = Callable[[Polyhedron], Polyhedron | None]
 _MAXIMUM_DEPTH = 200
 _LIFTING_DEPTH = 12
 _MAXIMUM_RESIDUES = 1024
-_MAXIMUM_TERMS = 60_000
-"""Limit of terms of all intermediate weights together, about two seconds."""
+_MAXIMUM_TERMS = 60_000  # limit of terms of all intermediate weights together, about two seconds
 
 
 def sum_weight(

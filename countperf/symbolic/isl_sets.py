@@ -17,8 +17,7 @@ from countperf.symbolic.piecewise import Guards, Piece, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial, parse_polynomial
 
 _DT = isl.dim_type
-IntegerSet: TypeAlias = Any
-"""An ``islpy.BasicSet`` or ``islpy.Set``."""
+IntegerSet: TypeAlias = Any  # an ``islpy.BasicSet`` or ``islpy.Set``
 
 Bounds: TypeAlias = Mapping[str, tuple[int | None, int | None]]
 """Smallest and largest value of loop variables, None where there is none."""

@@ -72,8 +72,7 @@ Guards: TypeAlias = tuple[_Guards, _Guards]
 
 _NONE: _Guards = frozenset()
 _MAXIMUM_REGIONS = 2048
-_MAXIMUM_TESTS = 12_000
-"""Of parts that may be empty: a second or so."""
+_MAXIMUM_TESTS = 12_000  # of parts that may be empty: a second or so
 
 
 class PiecewiseQuasiPolynomial(Formula):
@@ -225,10 +224,7 @@ def _substitute(term: Piece, replacements: Mapping[str, QuasiPolynomial]) -> Pie
 
 
 def _normalize(term: Piece) -> Piece | None:
-    """Write guards in normal form, without those that always hold; None if one never holds.
-
-    The values of parameters that a guard fixes, such as ``n - 3 = 0``, are put in.
-    """
+    """Write guards in normal form, without those that always hold; None if one never holds."""
     if not term.nonnegative and not term.zero:
         return term
     fixed, kept = find_fixed_parameters(term.zero)

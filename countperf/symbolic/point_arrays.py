@@ -26,8 +26,7 @@ from countperf.symbolic.elimination import Polyhedron, Row
 from countperf.symbolic.isl_sets import IntegerSet, names_of
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-Points = dict[str, NDArray[np.int64]]
-"""One coordinate array for each name, all of one length."""
+Points = dict[str, NDArray[np.int64]]  # one coordinate array for each name, all of one length
 
 _DT = isl.dim_type
 _SPLITTING_OPERATIONS = 200_000
@@ -66,11 +65,7 @@ def split_off_full(
 
 
 def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
-    """Nest the dimensions as loops, the bounds of each from the projection onto those outside it.
-
-    The projections may be too large (rational), so that all rows are tested in the end. Returns an
-    array of shape (dimensions, points).
-    """
+    """Nest the dimensions as loops; return an array of shape (dimensions, points)."""
     depth = len(polyhedron.dimensions)
     basic = isl_sets.to_isl(polyhedron)
     if basic.is_empty():
@@ -80,7 +75,7 @@ def _enumerate_points(polyhedron: Polyhedron, limit: int) -> NDArray[np.int64]:
         outer = basic.project_out(_DT.set, level, depth - level).remove_divs()
         bounds = isl_sets.from_isl(outer, (), polyhedron.dimensions[:level])
         points = _extend_points(points, _inequalities(bounds), limit)
-    kept = np.ones(points.shape[1], bool)
+    kept = np.ones(points.shape[1], bool)  # rational projections may be too large
     for row in _inequalities(polyhedron):
         kept &= row[0] + np.array(row[1:], np.int64) @ points >= 0
     return points[:, kept]
@@ -125,8 +120,7 @@ def values_at(
     return np.full(number, total // scale, np.int64)
 
 
-SUB_GROUP = "_sub_group"
-"""Dimension that numbers the sub-groups of a group."""
+SUB_GROUP = "_sub_group"  # dimension that numbers the sub-groups of a group
 
 
 def find_sub_groups_executing(
@@ -180,8 +174,7 @@ class Membership:
         )
 
 
-MAX_KINDS = 16
-"""Kinds that are told apart; with more, parts of the box have a point each."""
+MAX_KINDS = 16  # kinds that are told apart; with more, parts of the box have a point each
 
 Point = tuple[int, ...]
 

@@ -161,8 +161,7 @@ def where_holds(
 def image(integer_set: IntegerSet, functions: Sequence[QuasiPolynomial]) -> IntegerSet:
     """Return the image of a set under affine functions of its dimensions, exactly.
 
-    Tilings of which the functions see only the fused dimension are undone first, so that the image
-    comes out as simple as that of the untiled loops. The dimensions of the image are ``_i0`` ...
+    Tilings that the functions do not see are undone first. The new dimensions are ``_i0`` ...
     """
     for function in functions:
         if not function.is_affine:
@@ -209,8 +208,7 @@ def _image_of_piece(piece: IntegerSet, functions: Sequence[QuasiPolynomial]) -> 
     )
 
 
-_MAXIMUM_HULL_DIVISIONS = 2
-"""Eliminating more of them may take forever."""
+_MAXIMUM_HULL_DIVISIONS = 2  # eliminating more of them may take forever
 
 
 def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> IntegerSet:

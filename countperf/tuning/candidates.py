@@ -202,11 +202,8 @@ class Candidates:
         """Bound by which fraction of a variant's median run the fastest takes less."""
         confidence = self._plan.confidence
         median_s = median_limit(winner.samples_s, (1 + confidence) / 2)
-        others_s = (
-            least_hope(tried.samples_s) if tried.cut_short else tried.time_s
-            for tried in self.tried.values()
-            if tried is not winner
-        )
+        others = (tried for tried in self.tried.values() if tried is not winner)
+        others_s = (least_hope(t.samples_s) if t.cut_short else t.time_s for t in others)
         measured = max(0.0, 1 - min(others_s, default=median_s) / median_s)
         if not self.remaining.any() and not self._dropped:
             return measured

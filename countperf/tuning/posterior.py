@@ -38,11 +38,9 @@ PRIOR_FREEDOM = 4.0
 PART_VARIANCE = 2.0
 _LEVEL = 0.5  # of the logarithm of predicted times, which is as far apart as two ranks are
 JITTER = 1e-9
-MATTERS = np.array([0.01, 0.05, 0.15, 0.35, 0.65, 0.95])
-"""Values of how much a parameter matters."""
+MATTERS = np.array([0.01, 0.05, 0.15, 0.35, 0.65, 0.95])  # values of how much a parameter matters
 
-OWN = np.array([0.02, 0.08, 0.25, 0.6])
-"""Values of how much is each variant's own."""
+OWN = np.array([0.02, 0.08, 0.25, 0.6])  # values of how much is each variant's own
 
 _DRAWS = 8
 _BURN_IN = 2  # draws before those
@@ -293,10 +291,8 @@ class Chooser:
         self._positions = {index: position for position, index in enumerate([*self._left][:_MOST])}
         self._configurations = [configurations[index] for index in self._positions]
         self._predicted_s = predicted_s[list(self._positions)]
-        self._parameters = {
-            name: list(dict.fromkeys(known[name] for known in self._configurations))
-            for name in configurations[0]
-        }
+        columns = {name: [one[name] for one in self._configurations] for name in configurations[0]}
+        self._parameters = {name: list(dict.fromkeys(values)) for name, values in columns.items()}
         self._first = first
         self._posterior: Posterior | None = None
         self._gain: NDArray[np.float64] | None = None
@@ -314,10 +310,8 @@ class Chooser:
         if time_s is not None:
             self._times_s[index] = time_s
             if self._posterior is None and position is not None:
-                scale = time_s / self._predicted_s[position]
-                self._posterior = Posterior(
-                    self._parameters, self._configurations, scale * self._predicted_s
-                )
+                times_s = time_s / self._predicted_s[position] * self._predicted_s
+                self._posterior = Posterior(self._parameters, self._configurations, times_s)
         elif self._times_s:
             time_s = _FAILED * max(self._times_s.values())
         if self._posterior is not None and position is not None and time_s is not None:

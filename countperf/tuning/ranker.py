@@ -138,12 +138,10 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
         if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
             return refuse("limits", too_much)
         stage = "count"
+        statistics = space.statistics_at(choice, task.statistics)
+        caches = weights.counted_caches
         vector = count_kernel(
-            ready,
-            statistics=space.statistics_at(choice, task.statistics),
-            view=weights.view,
-            caches=weights.counted_caches,
-            cache=False,
+            ready, statistics=statistics, view=weights.view, caches=caches, cache=False
         )
         vector = with_transactions(vector, unit, weights.definition.named_transactions)
         stage = "predict"
@@ -294,6 +292,7 @@ class Ranking(Result):
     def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> text.Printed:
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
+        plain = ({n: v for n, v in row.items() if n not in _ASIDE} for row in best)
         level = f"to ({text.format_percent(self.best[0].interval_level)})" if best else ""
         some = "" if self.complete else ", not all of the space"
         notes = [
@@ -302,18 +301,13 @@ class Ranking(Result):
             f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
         if missing := sorted({name for row in self.best for name in row.missing}):
-            notes.append(
-                f"* without the cost of {', '.join(missing)}, for which there is no weight"
-            )
+            notes.append(f"* without the cost of {', '.join(missing)}, of which there is no weight")
         notes += write_refusals(self.refusals)
         if self.refused:
             notes.append(f"{kept} every refused one with its reason")
         return text.Printed(
             head=[] if best else ["no variant has a prediction"],
-            rows=[
-                {"place": place, **{n: v for n, v in row.items() if n not in _ASIDE}}
-                for place, row in enumerate(best, start=1)
-            ],
+            rows=[{"place": place, **row} for place, row in enumerate(plain, start=1)],
             shown=text.table_of(
                 [{**row, "mark": "*" if row.get("missing") else None} for row in best],
                 {
@@ -325,10 +319,8 @@ class Ranking(Result):
             ),
             notes=notes,
             facts={
-                **text.extract(
-                    self, "space", "device", "weights", "model", "predicted", "complete"
-                ),
-                "seconds": self.seconds,
+                **text.extract(self, "space", "device", "weights", "model"),
+                **text.extract(self, "predicted", "complete", "seconds"),
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
                 "best": best,
@@ -336,8 +328,7 @@ class Ranking(Result):
         )
 
 
-KEPT = 10_000
-"""Default number of best predicted points that are kept."""
+KEPT = 10_000  # default number of best predicted points that are kept
 
 _AHEAD = 512  # points among which those of promise are looked for
 _LATEST = 256  # points from which that is estimated
@@ -551,15 +542,11 @@ def lay_out_point(point: Point) -> dict[str, Any]:
 
 def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     """Return refusals by stage as JSON has them."""
-    return {
-        stage: {
-            "count": refusal.count,
-            "reasons": [
-                {"count": r.count, "example": lay_out_point(r.example)} for r in refusal.reasons
-            ],
-        }
+    reasons = {
+        stage: [{"count": r.count, "example": lay_out_point(r.example)} for r in refusal.reasons]
         for stage, refusal in refusals.items()
     }
+    return {stage: {"count": r.count, "reasons": reasons[stage]} for stage, r in refusals.items()}
 
 
 def write_refusals(refusals: Mapping[str, RefusalCount]) -> list[str]:

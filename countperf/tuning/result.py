@@ -30,8 +30,7 @@ from countperf.tuning.space import Choice, SearchSpace, Value
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
 """Why a search ended; `_STOPS` says it in words."""
 
-Key: TypeAlias = tuple[tuple[str, Value], ...]
-"""A choice as something that can be looked up."""
+Key: TypeAlias = tuple[tuple[str, Value], ...]  # a choice as something that can be looked up
 
 _LARGEST_CLAIM = 0.995
 _MOST_TIES = 5
@@ -70,9 +69,7 @@ class Budget:
     def exceeds(self, spent: Budget) -> bool:
         """Tell whether it allows for more than another one did."""
         limits = ((self.seconds, spent.seconds), (self.measurements, spent.measurements))
-        return any(
-            was is not None and (allowed is None or allowed > was) for allowed, was in limits
-        )
+        return any(was is not None and (now is None or now > was) for now, was in limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +137,9 @@ class Trial(ShortRepr):
 
     def again(self, samples_s: tuple[float, ...], *, cut_short: bool) -> Trial:
         """Return the variant with the runs of another round, s."""
-        return replace(
-            self,
-            samples_s=(*self.samples_s, *samples_s),
-            rounds=(*(self.rounds or (len(self.samples_s),)), len(samples_s)),
-            cut_short=cut_short,
-        )
+        rounds = (*(self.rounds or (len(self.samples_s),)), len(samples_s))
+        samples_s = (*self.samples_s, *samples_s)
+        return replace(self, samples_s=samples_s, rounds=rounds, cut_short=cut_short)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +147,7 @@ class Outlook:
     """Knowledge of a search about the variants that it did not measure."""
 
     # variants that there are not, by stage, those that failed on the device included
-    refusals: Mapping[str, ranker.RefusalCount] = field(
-        default_factory=dict[str, ranker.RefusalCount]
-    )
+    refusals: Mapping[str, ranker.RefusalCount] = field(default_factory=dict)
     predicted: NonNegativeInt  # variants with a prediction
     ranking_complete: bool  # whether all of the space was looked at
     regret_bound: float | None
@@ -226,16 +218,12 @@ class TuningResult(Outlook, Result):
 
     def _sentences(self) -> list[str]:
         winner, percent = self.winner, text.format_percent
-        time, predicted, spent, ranking = (
-            text.format_seconds(time_s)
-            for time_s in (winner.time_s, winner.predicted_s, self.spent_s, self.ranking_s)
-        )
+        times_s = winner.time_s, winner.predicted_s, self.spent_s, self.ranking_s
+        time, predicted, spent, ranking = map(text.format_seconds, times_s)
         if winner.interval_s is not None:
             ends = text.interval_text(winner.interval_s)
             predicted += f", {ends} at {percent(winner.interval_level)}"
-        checked = (
-            "checked" if self.numbers_checked else "not checked, for the space has no reference"
-        )
+        are = "checked" if self.numbers_checked else "not checked, for the space has no reference"
         where = f"{self.space} on {self.device}, {text.point_text(self.sizes)}"
         by = f"{text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         bound = f"too little was measured to bound the fastest of {self.space}"
@@ -251,12 +239,9 @@ class TuningResult(Outlook, Result):
         ties = [(text.format_seconds(t.time_s), t.choice) for t in self.within_noise]
         return [
             f"{time} (noise {percent(winner.noise)}, predicted {predicted})",
-            f"{where}; numbers {checked}; predicted by the {by}",
+            f"{where}; numbers {are}; predicted by the {by}",
             f"  {text.choice_text(winner.choice)}",
-            *(
-                f"  as fast within noise: {time}, {text.choice_text(choice)}"
-                for time, choice in ties[:_MOST_TIES]
-            ),
+            *(f"  as fast within noise: {t}, {text.choice_text(c)}" for t, c in ties[:_MOST_TIES]),
             bound,
             *([others] if self.unbounded else []),
             f"{len(self.tried)} of {self.predicted} predicted variants ran{failed}; {spent} spent,"
@@ -289,13 +274,9 @@ def fastest_of(tried: Iterable[Trial]) -> Trial:
 def ties(tried: tuple[Trial, ...], floor: float) -> tuple[Trial, tuple[Trial, ...]]:
     """Return the fastest variant, and those that its noise, theirs, or a floor leaves as fast."""
     winner = fastest_of(tried)
-    as_fast = [
-        trial
-        for trial in tried
-        if trial is not winner
-        and trial.time_s <= winner.time_s * (1 + max(floor, winner.noise, trial.noise))
-        and not trial.cut_short
-    ]
+    others = (trial for trial in tried if trial is not winner and not trial.cut_short)
+    noise = max(floor, winner.noise)
+    as_fast = [t for t in others if t.time_s <= winner.time_s * (1 + max(noise, t.noise))]
     return winner, tuple(sorted(as_fast, key=lambda trial: trial.time_s))
 
 

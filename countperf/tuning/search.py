@@ -38,8 +38,7 @@ _UNPREDICTED = ("count", "predict")  # stages at which variants fall out that th
 CHEAP = 0.05
 """Runs that take no more than this fraction of the time of building a variant are not spared."""
 
-COLD = 3.0
-"""So many times as long as later ones, or less, runs take before a device is warm."""
+COLD = 3.0  # so many times as long as later ones, or less, runs take before a device is warm
 
 
 @dataclass(eq=False)
@@ -126,13 +125,10 @@ def tune_space(
         journal = None
         if store is not None:
             journal = stack.enter_context(results.Journal(store, task, runner.identity, plan))
-        ranker = rankers.Ranker(
-            task,
-            stack.enter_context(pool_or(executor)),
-            now=now,
-            by_promise=budget.seconds is not None,
-            longest_s=budget.longest_s if longest_s is None else longest_s,
-        )
+        pool = stack.enter_context(pool_or(executor))
+        longest_s = budget.longest_s if longest_s is None else longest_s
+        by_promise = budget.seconds is not None
+        ranker = rankers.Ranker(task, pool, now=now, by_promise=by_promise, longest_s=longest_s)
         search = _Search(
             task=task,
             ranker=stack.enter_context(ranker),
@@ -168,10 +164,8 @@ class _Search:
         self.known = Candidates(self.task.space.parameters, self.plan)
         self.rounds: Counter[results.Key] = Counter()  # in which each was run
         most_s = (self.budget.seconds or math.inf) / 50
-        self.benches = [
-            VariantBench(self.task, runner, self.plan, most_s=most_s, left_s=self.left_s)
-            for runner in self.runners
-        ]
+        limits: dict[str, Any] = {"most_s": most_s, "left_s": self.left_s}
+        self.benches = [VariantBench(self.task, one, self.plan, **limits) for one in self.runners]
         self.built_by: dict[results.Key, VariantBench] = {}
         self.ranking: rankers.Ranking
         for entry in [] if self.journal is None else self.journal.entries:

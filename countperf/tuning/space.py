@@ -94,21 +94,17 @@ def holds(text: str, choice: Mapping[str, Any]) -> bool:
     """Evaluate a constraint at a choice."""
     code = compile_constraint(text, tuple(choice))
     try:
-        value = eval(code, {"__builtins__": {}, **_FUNCTIONS}, dict(choice))
+        made = eval(code, {"__builtins__": {}, **_FUNCTIONS}, dict(choice))
     except Exception as error:
         raise SearchSpaceError(f'constraint "{text}" fails at {dict(choice)}: {error}') from error
-    if not isinstance(value, bool | int | float):
-        raise SearchSpaceError(
-            f'constraint "{text}" is {value!r} at {dict(choice)}: no truth value'
-        )
-    return bool(value)
+    if not isinstance(made, bool | int | float):
+        raise SearchSpaceError(f'constraint "{text}" is {made!r} at {dict(choice)}: no truth value')
+    return bool(made)
 
 
-Value: TypeAlias = bool | int | float | str
-"""Value of a parameter; it has to survive JSON."""
+Value: TypeAlias = bool | int | float | str  # value of a parameter; it has to survive JSON
 
-Choice: TypeAlias = Mapping[str, Value]
-"""A value for each parameter."""
+Choice: TypeAlias = Mapping[str, Value]  # a value for each parameter
 
 Constraint: TypeAlias = str | Callable[[Choice], bool]
 """Constraint on every choice: an expression of the parameters, or a function."""
@@ -232,14 +228,9 @@ class SearchSpace(ShortRepr):
         >>> space.name, sum(1 for _ in space.choices())
         ('variant', 9)
         """
-        return cls(
-            name=name or getattr(build, "__name__", "space"),
-            parameters=parameters_of(build),
-            build=build,
-            constraints=tuple(constraints),
-            sizes=dict(sizes or {}),
-            **more,
-        )
+        name = name or getattr(build, "__name__", "space")
+        fields = {"constraints": tuple(constraints), "sizes": dict(sizes or {}), **more}
+        return cls(name=name, parameters=parameters_of(build), build=build, **fields)
 
     @property
     def cardinality(self) -> int:
@@ -258,19 +249,15 @@ class SearchSpace(ShortRepr):
 
     def satisfies(self, choice: Choice) -> bool:
         """Tell whether a choice satisfies all constraints."""
-        return all(
-            holds(constraint, choice) if isinstance(constraint, str) else constraint(choice)
-            for constraint in self.constraints
-        )
+        rules = self.constraints
+        return all(holds(r, choice) if isinstance(r, str) else r(choice) for r in rules)
 
     def __contains__(self, choice: object) -> bool:
         if not isinstance(choice, Mapping) or set(choice) != set(self.parameters):
             return False
         pairs = ((choice[name], values) for name, values in self.parameters.items())
-        return all(
-            any(given == value and type(given) is type(value) for value in values)
-            for given, values in pairs
-        ) and self.satisfies(choice)
+        is_there = (any(one == v and type(one) is type(v) for v in values) for one, values in pairs)
+        return all(is_there) and self.satisfies(choice)
 
     def choices(self) -> Iterator[dict[str, Value]]:
         """Go through the choices that satisfy the constraints, any beginning spread evenly."""
@@ -313,12 +300,10 @@ class SearchSpace(ShortRepr):
                 raise ParameterError(message, parameter=name)
         return {**self.sizes, **others}
 
-    def statistics_at(
-        self, choice: Choice, others: Statistics | None = None
-    ) -> dict[str, Statistic]:
-        """Return the statistics of a choice; others take the place of the space's."""
+    def statistics_at(self, choice: Choice, more: Statistics | None = None) -> dict[str, Statistic]:
+        """Return the statistics of a choice; more take the place of the space's."""
         found: dict[str, Statistic] = {}
-        for given in (self.statistics, others or {}):
+        for given in (self.statistics, more or {}):
             if not callable(given):
                 found |= given
                 continue

@@ -62,15 +62,12 @@ def at_times(times_s: Mapping[int, float], spread: float = 0.0) -> FakeRunner:
     return FakeRunner(duration)
 
 
+USUAL: dict[str, Any] = {"weights": linear(), "protocol": PROTOCOL}
+
+
 def timed(times_s: Mapping[int, float], spread: float = 0.0, **options: Any) -> Timing:
-    return time_kernel(
-        AXPY,
-        n=list(times_s),
-        runner=at_times(times_s, spread),
-        weights=options.pop("weights", linear()),
-        protocol=PROTOCOL,
-        **options,
-    )
+    given = {**USUAL, **options}
+    return time_kernel(AXPY, n=list(times_s), runner=at_times(times_s, spread), **given)
 
 
 def test_measured_times_stand_beside_predicted_ones() -> None:
@@ -137,9 +134,7 @@ def test_what_has_no_weight_can_be_left_out() -> None:
 @pytest.mark.extra("plot")
 def test_a_kernel_without_sizes_is_timed() -> None:
     kernel = made("i<64", "z[i] = x[i] + 1", "x,z f32 64")
-    timing = time_kernel(
-        kernel, runner=FakeRunner(lambda *_: 1e-6), weights=linear(), protocol=PROTOCOL
-    )
+    timing = time_kernel(kernel, runner=FakeRunner(lambda *_: 1e-6), **USUAL)
     assert timing.runs == (({}, 1e-6),)
     assert "1.00 µs" in repr(timing)
     assert draw(timing).axes[0].get_xlabel() == "number of the size in the table, from 1"
@@ -165,7 +160,7 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
             return super().load_case(case)
 
     runner = Small(lambda *_: 3e-6)
-    timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, weights=linear(), protocol=PROTOCOL)
+    timing = time_kernel(AXPY, n=[1000, 4000], runner=runner, **USUAL)
     assert "no memory" in repr(timing)
     frame = timing.to_frame()
     assert list(frame["n"]) == [1000, 4000]
@@ -179,7 +174,7 @@ def test_a_size_that_fails_alone_is_among_the_failures() -> None:
 def test_if_all_sizes_fail_the_error_is_raised(error: Exception) -> None:
     runner = FakeRunner(broken={"axpy": error})
     with pytest.raises(type(error), match=str(error)):
-        time_kernel(AXPY, n=[1, 2], runner=runner, weights=linear(), protocol=PROTOCOL)
+        time_kernel(AXPY, n=[1, 2], runner=runner, **USUAL)
 
 
 @pytest.mark.parametrize(
@@ -332,9 +327,7 @@ def test_a_timing_with_other_statistics_is_refused() -> None:
     body = "for i\n<> m = length[i]\nz[i] = sum(j, x[j])\nend"
     kernel = made(["i<n", "j<m"], body, f"length i32 n; {ARGUMENTS}")
     runner = FakeRunner(lambda *_: 1e-6)
-    timing = time_kernel(
-        kernel, n=64, runner=runner, weights=linear(), protocol=PROTOCOL, statistics={"j": 5}
-    )
+    timing = time_kernel(kernel, n=64, runner=runner, statistics={"j": 5}, **USUAL)
     same, other = (count_kernel(kernel, statistics={"j": trips}) for trips in (5, 6))
     assert len(timing.runs_of(same)) == 1
     with pytest.raises(errors.PredictionError, match="the statistics that its prediction gets"):
@@ -367,6 +360,7 @@ for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": wei
 
 
 FAST = PROTOCOL.with_values(separation_s=0.0, extra_rounds=0)
+FORCED: dict[str, Any] = {"weights": linear(), "force": True, "protocol": FAST}
 
 
 def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -376,10 +370,8 @@ def _wrong(inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any
 
 @pytest.mark.device
 def test_wrong_numbers_are_noticed_before_a_timing(device: Device) -> None:
-    options: dict[str, Any] = {"weights": linear(), "force": True, "reference": _wrong}
-    runner = KernelRunner.open(device)
     with pytest.raises(errors.WrongResultError, match="wrong numbers: z"):
-        time_kernel(AXPY, n=64, runner=runner, protocol=FAST, **options)
+        time_kernel(AXPY, n=64, runner=KernelRunner.open(device), reference=_wrong, **FORCED)
 
 
 def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -391,13 +383,8 @@ def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -
 @pytest.mark.device
 def test_a_computed_subscript_is_launched_if_the_user_says_so(device: Device) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
-    runner = KernelRunner.open(device)
-    options: dict[str, Any] = {
-        "weights": linear(),
-        "force": True,
-        "make_arguments": _make_identity_indices,
-    }
-    options |= {"runner": runner, "protocol": FAST, "statistics": {"x": "stride1"}}
+    options = {"make_arguments": _make_identity_indices, "statistics": {"x": "stride1"}, **FORCED}
+    options["runner"] = KernelRunner.open(device)
     with pytest.raises(errors.KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)
     assert time_kernel(swapping, n=64, unchecked=True, **options).sizes
@@ -427,16 +414,9 @@ def _never_ending(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[st
 def test_a_crash_and_a_kernel_that_never_ends_are_errors_that_name_it(
     device: Device, make: Any, longest_s: float, said: str
 ) -> None:
-    weights: dict[str, Any] = {"weights": linear(), "force": True}
+    how: dict[str, Any] = {"make_arguments": make, "longest_s": longest_s, **FORCED}
     with pytest.raises(errors.MeasurementError, match=said):
-        time_kernel(
-            *(AXPY, {"n": 64}),
-            device=device,
-            protocol=FAST,
-            make_arguments=make,
-            longest_s=longest_s,
-            **weights,
-        )
+        time_kernel(AXPY, n=64, device=device, **how)
 
 
 @pytest.mark.device
@@ -508,7 +488,7 @@ def test_the_command_times_saves_and_anchors(
     ("function", "said"),
     [
         ("exits", "it ends the program"),
-        ("nothing", "has to return a dictionary"),
+        ("nothing", "return a dictionary"),
         ("absent", "no function"),
     ],
 )
@@ -523,6 +503,5 @@ def test_arguments_that_are_none_are_refused(
 @pytest.mark.device
 def test_a_kernel_whose_sizes_are_not_declared_is_timed(device: Device) -> None:
     unit = made("i<n", "z[i] = 2*x[i]", "x,z f32 n", "...", assumptions="n >= 1", split="i:64")
-    runner = KernelRunner.open(device)
-    timing = time_kernel(unit, n=256, runner=runner, protocol=FAST, weights=linear(), force=True)
+    timing = time_kernel(unit, n=256, runner=KernelRunner.open(device), **FORCED)
     assert timing.sizes[0].measurement.time_s > 0

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import loopy as lp
@@ -70,91 +71,91 @@ def _class_of(stride: int, cells: set[int], *, is_symbolic: bool) -> str:
     return f"{math.ceil(parts * len(cells) / len(widened))}of{parts if small else 'n'}"
 
 
+class _Subscript:
+    def __getitem__(self, index: Any) -> tuple[int, ...]:
+        return index if isinstance(index, tuple) else (index,)
+
+
+def _address(expression: str, shape: str, **names: int) -> int:
+    """Evaluate the address that a text accesses."""
+    flat = 0
+    extents = (eval(extent, {}, names) for extent in shape.split(","))
+    index = eval(expression, {"a": _Subscript()}, names)
+    for part, extent in zip(index, extents, strict=True):
+        flat = flat * extent + part
+    return flat
+
+
+def _expected_loads(expression: str, shape: str, lane: str, n: int, m: int) -> dict[str, int]:
+    """Class the lanes by the steps that each of them makes to the next one, all listed."""
+
+    def find_steps(more: int) -> Counter[int]:
+        sizes = {"n": n + more, "m": m + more, "k": 100}
+        points = [dict(zip("ij", at, strict=True)) for at in itertools.product(range(n), range(m))]
+        moved = [{**at, lane: at[lane] + 1} for at in points]
+        pairs = zip(points, moved, strict=True)
+        at = partial(_address, expression, shape, **sizes)
+        return Counter(abs(at(**there) - at(**here)) for here, there in pairs)
+
+    steps = find_steps(0)
+    if set(steps) <= {0, 1} and set(find_steps(1)) <= {0, 1}:
+        found = {"uniform": steps[0], "stride1": steps[1]}
+        return {name: number for name, number in found.items() if number}
+    stride, other = (some.most_common(1)[0][0] for some in (steps, find_steps(1)))
+    points = itertools.product(range(n), range(m))
+    cells = {_address(expression, shape, i=i, j=j, n=n, m=m, k=100) for i, j in points}
+    return {_class_of(stride, cells, is_symbolic=stride != other): n * m}
+
+
 @pytest.mark.parametrize(
-    ("expression", "shape"),
+    ("expression", "shape", "lane"),
     [
-        ("a[(i + 3) % n, j]", "n,m"),  # lanes do not see the remainder
-        ("a[(i + 3) % 24, j]", "24,m"),
-        ("a[i, (j + 2) % m]", "n,m"),  # one lane of a row goes back to its start
-        ("a[i, (m - 1 - j + 3) % m]", "n,m"),
-        ("a[i, (j + 2) % 40]", "n,40"),  # one lane in forty
-        ("a[(j // 12), j % 12]", "m,12"),  # the flattened address is j
-        ("a[(i*m + j) // m, (i*m + j) % m]", "n,m"),
-        ("a[(i*m + j) // 12, (i*m + j) % 12]", "k,12"),
-        ("a[i, j % 8]", "n,8"),  # the end of a row is the end of a group
-        ("a[i, j & 7]", "n,8"),
-        ("a[i, (2*j) // 2]", "n,m"),
-        ("a[i, j // 2 + (j + 1) // 2]", "n,m"),  # is j
-        ("a[i, (j << 1) >> 1]", "n,m"),
-        ("a[(i + j // m) % n, j]", "n,m"),
+        ("a[(i + 3) % n, j]", "n,m", "j"),  # lanes do not see the remainder
+        ("a[(i + 3) % 24, j]", "24,m", "j"),
+        ("a[i, (j + 2) % m]", "n,m", "j"),  # one lane of a row goes back to its start
+        ("a[i, (m - 1 - j + 3) % m]", "n,m", "j"),
+        ("a[i, (j + 2) % 40]", "n,40", "j"),  # one lane in forty
+        ("a[(j // 12), j % 12]", "m,12", "j"),  # the flattened address is j
+        ("a[(i*m + j) // m, (i*m + j) % m]", "n,m", "j"),
+        ("a[(i*m + j) // 12, (i*m + j) % 12]", "k,12", "j"),
+        ("a[i, j % 8]", "n,8", "j"),  # the end of a row is the end of a group
+        ("a[i, j & 7]", "n,8", "j"),
+        ("a[i, (2*j) // 2]", "n,m", "j"),
+        ("a[i, j // 2 + (j + 1) // 2]", "n,m", "j"),  # is j
+        ("a[i, (j << 1) >> 1]", "n,m", "j"),
+        ("a[(i + j // m) % n, j]", "n,m", "j"),
+        # lanes that stay or go on
+        ("a[i, j // 2]", "n,m+5", "j"),
+        ("a[i, (j + 5) // 3]", "n,m+5", "j"),
+        ("a[i, (2*j) // 3]", "n,m+5", "j"),
+        ("a[i, (j // 2) // 3]", "n,m+5", "j"),
+        ("a[i, j >> 2]", "n,m+5", "j"),
+        # strides by sizes
+        ("a[(i + 3) % n, j]", "n,m", "i"),
+        ("a[(i - 1) % n, j]", "n,m", "i"),
+        ("a[(i + n // 2) % n, j]", "n,m", "i"),
+        ("a[i // 4, j]", "n,m", "i"),  # three of four lanes stay where they are
+        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", "j"),
+        ("a[j*n + i]", "n*m", "j"),
+        ("a[i*m + m - 1 - j]", "n*m", "i"),
+        ("a[i*m + m + j]", "n*m+m", "i"),
+        ("a[2*i*m + j]", "2*n*m", "i"),
     ],
 )
-def test_subscripts_that_divide_have_the_stride_of_the_flat_address(
-    expression: str, shape: str
-) -> None:
-    vector = count_kernel(_kernel(expression, shape, more="k i32" if "k" in shape else ""))
-    assert vector["gmem.load.32.stride1"].exact
+def test_lanes_are_classed_by_their_steps(expression: str, shape: str, lane: str) -> None:
+    more = "k i32" if "k" in shape else ""
+    vector = count_kernel(_kernel(expression, shape, lane=lane, more=more))
     for n, m in SIZES:
-        sizes = {"n": n, "m": m, **({"k": 100} if "k" in vector.parameters else {})}
-        assert _loads(vector, **sizes) == {"stride1": n * m}
-
-
-def _steps(address: Callable[[int], int], m: int) -> Counter[int]:
-    return Counter(abs(address(j + 1) - address(j)) for j in range(m))
-
-
-@pytest.mark.parametrize(
-    ("expression", "address"),
-    [
-        ("a[i, j // 2]", lambda j: j // 2),
-        ("a[i, (j + 5) // 3]", lambda j: (j + 5) // 3),
-        ("a[i, (2*j) // 3]", lambda j: 2 * j // 3),
-        ("a[i, (j + 1) // 2 + j // 3]", lambda j: (j + 1) // 2 + j // 3),
-        ("a[i, (j // 2) // 3]", lambda j: j // 6),
-        ("a[i, j >> 2]", lambda j: j >> 2),
-    ],
-)
-def test_lanes_that_stay_or_go_on_are_counted_apart(
-    expression: str, address: Callable[[int], int]
-) -> None:
-    for n, m in SIZES:
-        steps = _steps(address, m)
-        if max(steps) > 1:
+        if lane == "i" and n < 4 and ("%" in expression or "//" in expression):
             continue
-        expected = {"uniform": n * steps[0], "stride1": n * steps[1]}
-        assert _loads(_kernel(expression, "n,m+5"), n=n, m=m) == {
-            name: number for name, number in expected.items() if number
-        }
+        sizes = {"n": n, "m": m, **({"k": 100} if "k" in vector.parameters else {})}
+        expected = _expected_loads(expression, shape, lane, n, m)
+        assert _loads(vector, **sizes) == expected
+        assert all(vector[f"gmem.load.32.{name}"].exact for name in expected)
 
 
 def test_floors_decided_within_a_group_are_no_steps() -> None:
     assert _loads(_kernel("a[i, j // 8]"), n=5, m=21) == {"uniform": 5 * 21}
-
-
-@pytest.mark.parametrize(
-    ("expression", "cell"),
-    [
-        ("a[(i + 3) % n, j]", lambda i, j, n: ((i + 3) % n, j)),
-        ("a[(i - 1) % n, j]", lambda i, j, n: ((i - 1) % n, j)),
-        ("a[(i + n // 2) % n, j]", lambda i, j, n: ((i + n // 2) % n, j)),
-        ("a[i // 4, j]", lambda i, j, _: (i // 4, j)),
-    ],
-)
-def test_strided_lanes_and_remainders(
-    expression: str, cell: Callable[[int, int, int], tuple[int, int]]
-) -> None:
-    kernel = _kernel(expression, lane="i")
-    for n, m in SIZES:
-        if n < 4:
-            continue
-        cells = {cell(i, j, n) for i, j in itertools.product(range(n), range(m))}
-        flat = {row * m + column for row, column in cells}
-        loads = _loads(kernel, n=n, m=m)
-        if "//" in expression and "n //" not in expression:
-            # three of four lanes stay where they are
-            assert loads == {"uniform": n * m}
-            continue
-        assert loads == {_class_of(m, flat, is_symbolic=True): n * m}
 
 
 _J, _M = p.Variable("j"), p.Variable("m")
@@ -246,29 +247,6 @@ def test_a_footprint_with_many_residues_does_not_take_long(monkeypatch: pytest.M
     assert "gmem.load.32.1of2" in repr(vector)  # isl adds up the pieces of its counts for minutes
 
 
-@pytest.mark.parametrize(
-    ("expression", "shape", "lane", "address"),
-    [
-        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", "j", lambda i, j, n, _: j * n + i),
-        ("a[j*n + i]", "n*m", "j", lambda i, j, n, _: j * n + i),
-        ("a[i*m + m - 1 - j]", "n*m", "i", lambda i, j, _, m: i * m + m - 1 - j),
-        ("a[i*m + m + j]", "n*m+m", "i", lambda i, j, _, m: i * m + m + j),
-        ("a[2*i*m + j]", "2*n*m", "i", lambda i, j, _, m: 2 * i * m + j),
-    ],
-)
-def test_subscripts_that_multiply_sizes(
-    expression: str, shape: str, lane: str, address: Callable[[int, int, int, int], int]
-) -> None:
-    vector = count_kernel(_kernel(expression, shape, lane=lane))
-    for n, m in SIZES:
-        cells = {address(i, j, n, m) for i, j in itertools.product(range(n), range(m))}
-        following = (1, 0) if lane == "i" else (0, 1)
-        stride = address(*following, n, m) - address(0, 0, n, m)
-        name = _class_of(stride, cells, is_symbolic=True)
-        assert _loads(vector, n=n, m=m) == {name: n * m}
-        assert vector[f"gmem.load.32.{name}"].exact
-
-
 def test_a_footprint_that_is_not_countable_gives_a_coarser_class() -> None:
     vector = count_kernel(_kernel("a[2*(i + n*j)]", "2*n*m"))
     load = vector["gmem.load.32.1ofn"]
@@ -277,30 +255,21 @@ def test_a_footprint_that_is_not_countable_gives_a_coarser_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "shape", "address"),
+    "expression",
     [
-        ("a[i, (j + 2) % m]", "n,m", lambda i, j, _, m: i * m + (j + 2) % m),
-        ("a[(i + 3) % n, j]", "n,m", lambda i, j, n, m: (i + 3) % n * m + j),
-        ("a[i, j // 2]", "n,m", lambda i, j, _, m: i * m + j // 2),
-        ("a[i, (i*j) % m]", "n,m", lambda i, j, _, m: i * m + (i * j) % m),
-        ("a[(j*n + i) // m, (j*n + i) % m]", "n,m", lambda i, j, n, _: j * n + i),
+        *("a[i, (j + 2) % m]", "a[(i + 3) % n, j]", "a[i, j // 2]", "a[i, (i*j) % m]"),
+        "a[(j*n + i) // m, (j*n + i) % m]",
     ],
 )
-def test_transactions_follow_subscripts_that_divide(
-    expression: str, shape: str, address: Callable[[int, int, int, int], int]
-) -> None:
-    (load,) = [
-        access
-        for access in analyze_kernel(_kernel(expression, shape)).accesses
-        if access.access.array == "a"
-    ]
+def test_transactions_follow_subscripts_that_divide(expression: str) -> None:
+    accesses = analyze_kernel(_kernel(expression)).accesses
+    (load,) = (access for access in accesses if access.access.array == "a")
     for n, m in ((5, 21), (7, 33)):
+        at = partial(_address, expression, "n,m", n=n, m=m)
         moved = transactions(load, {"n": n, "m": m}, line_bytes=32, sub_group_size=WIDTH)
-        lines = 0
-        for i, first in itertools.product(range(n), range(0, m, WIDTH)):
-            items = range(first, min(first + WIDTH, m))
-            lines += len({address(i, j, n, m) * 4 // 32 for j in items})
-        assert moved.total == lines
+        lanes = (range(first, min(first + WIDTH, m)) for first in range(0, m, WIDTH))
+        groups = itertools.product(range(n), list(lanes))
+        assert moved.total == sum(len({at(i=i, j=j) * 4 // 32 for j in js}) for i, js in groups)
 
 
 def test_lanes_count_apart_in_loops_of_which_the_mean_is_known() -> None:
@@ -378,18 +347,6 @@ def test_separate_axes_in_unrolled_loops() -> None:
         vector = count_kernel(kernel, view=view)
         assert vector["gmem.load.32.stride1"].quantity.evaluate({"n": 50}) == 150
         assert vector["gmem.store.32.stride1"].quantity.evaluate({"n": 50}) == 150
-
-
-@pytest.mark.parametrize(
-    ("offset", "more"), [(lp.auto, ""), (3, ""), (parse("n-1"), ""), ("off", ",off")]
-)
-def test_nothing_depends_on_where_arrays_begin(offset: Any, more: str) -> None:
-    a = lp.GlobalArg("a", np.float32, shape="n", offset=offset)
-    kernel = made("i<n", "b[i] = 2*a[i]", f"b f32 n; n{more} i32", a, split="i:8")
-    for view in VIEWS:
-        vector = count_kernel(kernel, view=view)
-        assert set(vector.parameters) - set(vector.defaults) == {"n"}
-        assert vector.evaluate(n=50)["gmem.load.32.stride1"] == 50
 
 
 @pytest.mark.parametrize("step", [1, 2, -1])

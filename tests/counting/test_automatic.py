@@ -7,11 +7,13 @@ from typing import Any
 import loopy as lp
 import numpy as np
 import pytest
+from loopy.symbolic import parse
 from loopy.tools import LoopyKeyBuilder
 
 import countperf
 from countperf.counting.accesses import AssumedOrder
 from countperf.counting.analysis import with_transactions
+from countperf.counting.taxonomy import VIEWS
 from countperf.counting.vector import PropertyVector
 from countperf.devices.opencl import OpenClTarget
 from countperf.devices.targets import NvidiaCudaTarget
@@ -29,30 +31,24 @@ def doubled(offset: Any, more: str = "") -> Any:
     [
         (doubled(lp.auto), "x_offset"),
         (doubled("off", ",off"), "off"),
+        (doubled(3), None),
+        (doubled(parse("n-1")), None),
     ],
-    ids=["automatic offset", "offset by name"],
 )
-@pytest.mark.parametrize("view", ["source", "compiled"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_what_only_says_where_an_array_lies_need_not_be_given(
-    unit: Any, name: str, view: Any
+    unit: Any, name: str | None, view: Any
 ) -> None:
     vector = countperf.count_kernel(unit, view=view)
-
-    assert vector.evaluate(n=64)["gmem.store.32.stride1"] == 64
-    assert vector.evaluate({"n": 64, name: 1})["gmem.store.32.stride1"] == 64
+    assert set(vector.parameters) - set(vector.defaults) == {"n"}
+    for sizes in ({"n": 64}, {"n": 64, name: 1} if name else {"n": 64}):
+        counts = vector.evaluate(sizes)
+        assert counts["gmem.load.32.stride1"] == counts["gmem.store.32.stride1"] == 64
     assert PropertyVector.from_document(vector.to_document()) == vector
     sizes = np.array([64, 128])
     np.testing.assert_array_equal(vector.evaluate(n=sizes)["gmem.store.32.stride1"], sizes)
     with pytest.raises(ParameterError, match="no value for parameter n"):
         vector.evaluate()
-
-
-def test_automatic_strides_need_not_be_given() -> None:
-    strides = "stride:auto,stride:auto"
-    arguments = f"x f32 m,3 {strides}; z f32 n; n,m i32"
-    vector = countperf.count_kernel(made("i<n, j<m", "z[i] = sum(j, x[j,0])", arguments))
-
-    assert vector.evaluate(n=64, m=5)["gmem.load.32.uniform"] == 64 * 5
 
 
 def test_an_offset_decides_how_many_lines_are_touched() -> None:
@@ -68,7 +64,6 @@ def test_an_offset_decides_how_many_lines_are_touched() -> None:
 
 def test_what_decides_no_count_is_not_asked_for() -> None:
     unit = made("i<n", "z[i] = k*x[i]", "x,z i32 n; n,k i32")
-
     assert countperf.count_kernel(unit).evaluate(n=8)["launches"] == 1
 
 
@@ -76,7 +71,6 @@ def test_an_offset_that_bounds_a_loop_has_to_be_given() -> None:
     x = lp.GlobalArg("x", np.float32, shape="n", offset="off")
     assumptions = "n >= 1 and off >= 0"
     unit = made("off<=i<n", "z[i] = 2*x[i]", "z f32 n; n,off i32", x, assumptions=assumptions)
-
     with pytest.raises(ParameterError, match="no value for parameter off"):
         countperf.count_kernel(unit).evaluate(n=8)
 

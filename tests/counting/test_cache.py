@@ -10,7 +10,7 @@ import pytest
 from countperf.counting import count_properties
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.taxonomy import VIEWS, View
-from countperf.errors import DataDependentControlFlowError
+from countperf.errors import CountingError, DataDependentControlFlowError
 from tests.kernels import made
 
 
@@ -103,7 +103,7 @@ def test_vectors_of_one_size_are_told_apart() -> None:
 
 @pytest.mark.parametrize("remembering", [True, False])
 def test_what_is_no_kernel_is_refused(remembering: bool) -> None:
-    with pytest.raises(Exception, match=r"a loopy\.TranslationUnit.* was expected"):
+    with pytest.raises(CountingError, match=r"a loopy\.TranslationUnit.* was expected"):
         count_kernel("kernel", cache=remembering)
 
 

@@ -141,7 +141,6 @@ def test_calls_are_what_is_executed(name: str, tmp_path: Path) -> None:
     vector = count_kernel(unit)
     sizes = {size: {"n": N, "m": M}[size] for size in vector.parameters}
     counts = vector.evaluate(sizes)
-
     assert counts["flop.mul.f64"] == multiplications
     assert oclgrind.disagreements(counts, oclgrind.run(unit, sizes, tmp_path)) == {}
 

@@ -56,7 +56,6 @@ BY_HAND: dict[str, Mapping[str, Formula]] = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_counts_are_symbolic(name: str) -> None:
     vector = count_kernel(KERNELS[name](), view="compiled")
-
     assert vector.is_exact
     for n in (1, 2, 3, 4, 7, 100):
         values = vector.evaluate(n=n)
@@ -67,7 +66,6 @@ def test_counts_are_symbolic(name: str) -> None:
 
 def test_the_source_view_is_the_default() -> None:
     t_unit = KERNELS["invariant load"]()
-
     assert count_kernel(t_unit) == count_kernel(t_unit, view="source")
     assert count_kernel(t_unit).view == "source"
     assert count_kernel(t_unit, view="compiled").view == "compiled"
@@ -77,7 +75,6 @@ def test_the_source_view_is_the_default() -> None:
 def test_documents_keep_the_view_and_old_ones_are_of_the_source_view() -> None:
     vector = count_kernel(KERNELS["square"](), view="compiled")
     document = vector.to_document()
-
     assert PropertyVector.from_document(document) == vector
     assert document["view"] == "compiled"
     assert "view" not in count_kernel(KERNELS["square"]()).to_document()
@@ -88,7 +85,6 @@ def test_documents_keep_the_view_and_old_ones_are_of_the_source_view() -> None:
 
 def test_an_unknown_view_in_a_document_is_refused() -> None:
     document = {**COMPILED.to_document(), "view": "assembled"}
-
     with pytest.raises(DocumentError, match="assembled") as caught:
         PropertyVector.from_document(document)
     assert caught.value.field == "$.view"
@@ -108,7 +104,6 @@ def test_kernels_are_counted_in_the_view_of_the_weights() -> None:
     more = ("gmem.min.32.stride1", "groups", "launches")
     weights = make_weights(dict.fromkeys((*features, *more), 1e-9), view="compiled")
     t_unit = KERNELS["square"]()
-
     assert countperf.predict(t_unit, n=8, weights=weights).breakdown[
         "flop.fma.f32"
     ] == pytest.approx(8e-9)
@@ -120,7 +115,6 @@ def test_kernels_are_counted_in_the_view_of_the_weights() -> None:
 
 def test_weights_documents_say_which_view() -> None:
     compiled = make_weights({"launches": 1e-6}, view="compiled")
-
     assert WeightSet.read_text(compiled.write_text()) == compiled
     assert WeightSet.read_text(compiled.write_text()).view == "compiled"
     assert WeightSet.from_object(WEIGHTS.to_object() | {"view": "source"}) == WEIGHTS
@@ -132,7 +126,6 @@ def test_fits_keep_the_view_and_refuse_a_mixture() -> None:
         m.model_copy(update={"properties": {**(m.properties or {}), "view": "compiled"}})
         for m in measurements
     )
-
     assert fit(measurements).weights.view == "source"
     assert fit(replace(measurements, measurements=compiled)).weights.view == "compiled"
     mixed = (compiled[0], *list(measurements)[1:])
@@ -160,7 +153,6 @@ def test_a_vector_is_not_counted_again_in_another_view() -> None:
 )
 def test_rows_that_are_there_entirely_or_not_at_all(part: str, expected: bool) -> None:
     whole = isl.Set("[n] -> { [i, j] : 0 <= i < n and 2 <= j <= 4 }")
-
     assert sets.is_all_or_nothing(isl.Set(part), whole, "i") is expected
 
 
@@ -168,7 +160,6 @@ def test_containment_on_assumptions() -> None:
     guarded = isl.Set("[n] -> { [g, l] : 0 <= g and 0 <= l <= 3 and 4g + l < n }")
     groups = sets.widen_along(guarded, {"l": (0, 3)})
     multiple = isl.Set("[n] -> { : n mod 4 = 0 }")
-
     assert sets.contains(groups, guarded, None)
     assert not sets.contains(guarded, groups, None)
     assert sets.contains(guarded, groups, multiple)

@@ -114,5 +114,5 @@ def test_what_a_compiler_does_not_see_is_a_bound_from_below(name: str, tmp_path:
     vector = count_kernel(t_unit, view="compiled")
     parameters = _parameters(vector, 10)
     found = _disagreements(t_unit, vector, parameters, tmp_path, passes=llvm_ir.O3)
-    assert set(found) == {"global loads", "bytes loaded from global memory"}
+    assert set(found) == {"global loads", "bytes of global loads"}
     assert all(counted < executed for counted, executed in found.values())

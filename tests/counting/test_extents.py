@@ -60,7 +60,6 @@ def test_an_element_beyond_the_array_is_said_with_what_helps() -> None:
     kernel = _kernel("i<n", "z[i] = x[at[i]]", "at i32 m; x f64 k; z f64 n; n,m,k i32")
     sizes = {"n": 4, "m": 6, "k": 5}
     shapes = {"at": (6,), "x": (5,), "z": (4,)}
-
     assert not _outside(kernel, sizes, shapes, {"at": _int(0, 4, 3, 1, 0, 0)})
     said = _outside(kernel, sizes, shapes, {"at": _int(0, 4, 5, 1, 0, 0)})
     assert said == (
@@ -80,7 +79,6 @@ def test_rows_of_different_lengths_stay_between_their_ends(way: str) -> None:
     sizes = {"n": 3, "m": 4, "nz": 6}
     shapes = {"starts": (4,), "col": (6,), "v": (6,), "x": (4,), "y": (3,)}
     right = {"starts": _int(0, 2, 2, 6), "col": _int(0, 1, 2, 3, 0, 3)}
-
     assert not _outside(kernel, sizes, shapes, right)
     for wrong, access in (
         ({"col": _int(0, 1, 2, 4, 0, 3)}, "load x[col["),
@@ -146,9 +144,7 @@ def test_what_a_plain_loop_finds_outside_is_refused(shape: str, text: str) -> No
         at = rng.integers(0, most, n).astype(I4)
         values = [int(subscript(at, point)) for point in points]
         shapes = {"at": (n,), "x": (k,), "z": (n, m)}
-
         said = _outside(kernel, {"n": n, "m": m, "k": k}, shapes, {"at": at})
-
         if said == "":
             assert 0 <= min(values) <= max(values) < k
         # where all elements are alike, ranges tell all; not so the product, and what is guarded
@@ -166,7 +162,6 @@ def test_a_scalar_in_local_memory_may_hold_what_another_item_wrote() -> None:
     unit = made("i<n", text, "x,z f64 n; n i32")
     shapes = {"x": (4,), "z": (4,)}
     shared = lp.set_temporary_address_space(unit, "t", "local")
-
     assert not _outside(AddressedElements(unit), {"n": 4}, shapes, {})
     said = _outside(AddressedElements(shared), {"n": 4}, shapes, {})
     assert "other work items may write 't'" in said

@@ -96,7 +96,6 @@ def test_supplied_counts_are_executed_as_those_of_an_assignment(
     supplied = {"raw": counts}
     raw = count_kernel(build(raw=True), view="structure", instruction_counts=supplied)
     values = raw.evaluate(n=64)
-
     executed = {name: plain[name] for name in plain if name.startswith("site.")}
     assert {name: values[name] for name in values if name.startswith("site.")} == executed
     site = "site.free.loop.1x1" if in_loop else "site.free.flat.16x1"
@@ -118,7 +117,6 @@ def test_supplied_accesses_are_of_distinct_bytes_and_uniform_ones_once_a_group()
     kernel = _one_instruction(raw=True, in_loop=False, guarded=False)
     vector = count_kernel(kernel, view="structure", instruction_counts={"raw": counts})
     values = vector.evaluate(n=64)
-
     # 64 items in 4 groups of 16
     assert values["bytes.group.load.dense"] == 64 * 2 * 4 + 4 * 8
     assert values["bytes.group.store.sparse"] == 64 * 3 * 4

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import loopy as lp
-import numpy as np
 import pytest
 from pyopencl import cltypes
 
 from countperf.counting.count_properties import count_kernel
-from countperf.errors import CountingError
 from tests.kernels import made
 from tests.oracles import oclgrind
 
@@ -130,31 +128,3 @@ def test_whole_vectors_are_neighbors_and_components_are_strided(
 ) -> None:
     counted = count_kernel(build()).evaluate(n=N)
     assert {name: counted[name] for name in counts} == counts
-
-
-REFUSED = {
-    "quotient of vector types": (lambda: typed("z[i] = a[i] / b[i]"), "no valid code"),
-    "comparison": (lambda: typed("z[i] = a[i] > b[i]"), "compare"),
-    "conversion": (lambda: typed("z[i] = q[i]"), "conversion"),
-    "power along the loop": (lambda: _axis("z[i, j] = a[i, j]**2"), "leave the tag 'vec' out"),
-    "predicate along the loop": (
-        lambda: _axis("z[i, j] = a[i, j] {if=j < 2}"),
-        "predicate.*vectorized",
-    ),
-    "choice of vectors": (lambda: _axis("z[i, j] = a[i, j] if i < 3 else b[i, j]"), "condition"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_has_no_exact_rule_is_refused(name: str) -> None:
-    build, message = REFUSED[name]
-    with pytest.raises(CountingError, match=message):
-        count_kernel(build())
-
-
-def test_structures_are_refused() -> None:
-    pair = np.dtype([("first", np.float32), ("second", np.int32)])
-    structures = lp.GlobalArg("a", pair, shape="n")
-    kernel = made("i<n", "z[i] = a[i].first", "z f32 n; n i32", structures)
-    with pytest.raises(CountingError, match=r"of type .*'a'.*arrays of their own"):
-        count_kernel(kernel)

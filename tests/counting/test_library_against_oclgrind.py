@@ -1,4 +1,4 @@
-"""Measurement and test kernels of the library, at two sizes, against executed instructions."""
+"""Kernels of the library, at two sizes, against executed instructions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from countperf.counting.count_properties import count_kernel
 from measurement_kernels.catalog import entries
 from measurement_kernels.entry import CatalogEntry
+from tests.counting.applications import APPLICATIONS
 from tests.nightly import one_of
 from tests.oracles import oclgrind
 
@@ -20,10 +21,7 @@ pytestmark = [
 
 
 def _entries() -> list[CatalogEntry]:
-    """Return the two smallest shapes of work groups of each variant and element type.
-
-    Applications are left out: they have a test of their own.
-    """
+    """Return the two smallest shapes of work groups of each variant and element type."""
     shapes: dict[tuple[str, str, str], list[CatalogEntry]] = {}
     for purpose in ("measurement", "test"):
         for each in entries(element_type=None, purpose=purpose):
@@ -34,11 +32,9 @@ def _entries() -> list[CatalogEntry]:
 
 def _smaller(found: CatalogEntry) -> dict[str, int]:
     """Return a second set of sizes: those that scale shrink to one group, others to a third."""
-    smaller: dict[str, int] = {}
-    for size in found.sizes:
-        value = found.check_parameters[size.name]
-        smaller[size.name] = size.multiple if size.multiple > 1 else max(1, value // 3)
-    return smaller
+    known = found.check_parameters
+    thirds = {size.name: max(1, known[size.name] // 3) for size in found.sizes}
+    return thirds | {size.name: size.multiple for size in found.sizes if size.multiple > 1}
 
 
 @pytest.mark.parametrize("each", one_of(9, _entries()))
@@ -48,4 +44,17 @@ def test_counts_equal_executed_instructions(each: CatalogEntry, tmp_path: Path) 
     assert vector.is_exact
     for parameters in (dict(each.check_parameters), _smaller(each)):
         dynamic = oclgrind.run(t_unit, parameters, tmp_path)
+        assert oclgrind.disagreements(vector.evaluate(parameters), dynamic) == {}, parameters
+
+
+@pytest.mark.parametrize("name", one_of(3, APPLICATIONS))
+def test_counts_of_applications_equal_executed_instructions(name: str, tmp_path: Path) -> None:
+    application = APPLICATIONS[name]
+    t_unit = application.build()
+    for parameters in application.sizes:
+        statistics = application.statistics(parameters)
+        vector = count_kernel(t_unit, statistics=statistics)
+        assert vector.is_exact is not bool(statistics)
+        contents = application.contents(parameters)
+        dynamic = oclgrind.run(t_unit, parameters, tmp_path, contents=contents)
         assert oclgrind.disagreements(vector.evaluate(parameters), dynamic) == {}, parameters

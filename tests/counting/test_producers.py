@@ -58,7 +58,6 @@ OBJECTS = _objects()
 @pytest.mark.parametrize("handed_out", OBJECTS.values(), ids=OBJECTS.keys())
 def test_counts_are_those_of_the_kernel_inside(handed_out: Any) -> None:
     vector = countperf.count_kernel(handed_out)
-
     # one multiplication, one load and one store for each of 64 elements
     counts = vector.evaluate(n=64)
     assert (counts["flop.mul.f32"], counts["gmem.load.32.stride1"]) == (64, 64)
@@ -68,16 +67,13 @@ def test_counts_are_those_of_the_kernel_inside(handed_out: Any) -> None:
 def test_every_entry_point_takes_them(tmp_path: Path) -> None:
     program = _bound_program(_double())
     weights = make_weights({"launches": 1e-5, "gmem.load.32.stride1": 1e-10})
-
     prediction = countperf.predict(program, n=64, incomplete_ok=True, weights=weights)
     analysis = countperf.analyze_kernel(program)
     case = KernelCase(name="double", kernel=program)
-
     inside = countperf.predict(program.program, n=64, incomplete_ok=True, weights=weights)
     assert prediction.time_s == inside.time_s > 1e-5
     assert len(analysis.accesses) == 2
     assert case.build() is program.program
-
     file = tmp_path / "program.py"
     file.write_text(
         "from tests.counting.test_producers import _bound_program, _double\n"
@@ -124,9 +120,7 @@ def test_released_pytato_generates_a_program_that_counts() -> None:
         program = pytato.generate_loopy({"out": 2 * x + 1})
     except TypeError as error:
         pytest.skip(f"pytato {getattr(pytato, '__version__', '')} is for an older Loopy: {error}")
-
     counts = countperf.count_kernel(program).evaluate()
-
     assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (600, 600)
 
 
@@ -151,7 +145,5 @@ def test_released_arraycontext_compiles_a_function_that_counts() -> None:
         caller(context.from_numpy(np.ones(600)))
     except TypeError as error:
         pytest.skip(f"this release is for an older Loopy: {error}")
-
     counts = countperf.count_kernel(*caller.program_cache.values()).evaluate()
-
     assert (counts["flop.mul.f64"], counts["flop.add.f64"]) == (600, 600)

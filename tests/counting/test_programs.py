@@ -73,44 +73,40 @@ def only_program(t_unit: Any, *, contract: bool = True) -> KernelProgram:
 def test_instructions_of_an_expression(expression: str, expected: str) -> None:
     instructions = f"z[i] = {expression}"
     unit = profiled.spread(profiled.make("i<n", instructions, "x(n+9) y(n+9) z(n)"), "i", 32)
-
     (statement,) = only_program(unit).statements
-
     assert described(statement) == f"{expected}, store z {expected.count(',')}"
 
 
-def test_products_are_fused_only_if_that_is_wanted() -> None:
-    (statement,) = only_program(profiled.saxpy(), contract=False).statements
-
-    assert described(statement) == "load x, mul 0, load y, add 1 2, store z 3"
-
-
-def test_mixed_precision_converts_the_operand_that_is_converted() -> None:
-    unit = made("i<64", "z[i] = x[i] + y[i]", "x f32 64; y,z f64 64")
-
-    (statement,) = only_program(unit).statements
-
-    assert described(statement) == "load x, load y, convert 0, add 1 2, store z 3"
-
-
-def test_addresses_that_are_read_from_data_are_waited_for() -> None:
-    unit = made(
-        "i<64",
-        "<> where = index[i] {id=where}\nz[index[i + 1]] = x[where] {dep=where}",
-        "index i32 65; x,z f32 99",
-    )
-
-    expected = ["load index", "load index, load x where, store z 0 1"]
-    assert list(map(described, only_program(unit).statements)) == expected
+@pytest.mark.parametrize(
+    ("unit", "contract", "expected"),
+    [
+        (profiled.saxpy(), False, ["load x, mul 0, load y, add 1 2, store z 3"]),
+        (
+            made("i<64", "z[i] = x[i] + y[i]", "x f32 64; y,z f64 64"),
+            True,
+            ["load x, load y, convert 0, add 1 2, store z 3"],
+        ),
+        (
+            made(
+                "i<64",
+                "<> where = index[i] {id=where}\nz[index[i + 1]] = x[where] {dep=where}",
+                "index i32 65; x,z f32 99",
+            ),
+            True,
+            ["load index", "load index, load x where, store z 0 1"],
+        ),
+    ],
+    ids=["not contracted", "mixed precision", "addresses from data"],
+)
+def test_statements(unit: Any, contract: bool, expected: list[str]) -> None:
+    assert [described(s) for s in only_program(unit, contract=contract).statements] == expected
 
 
 def test_a_loop_takes_as_long_as_that_of_the_last_item() -> None:
     program = only_program(profiled.row_sums())
     begin, add, end = program.statements
-
     # rows 0-31 take 32 iterations, rows 32-63 take 64, ...
     executions = program.executions((add.within, add.cases), 32)
-
     assert not begin.nodes
     assert executions.evaluate({"n": 256}) == sum(32 * (s + 1) for s in range(8))
     assert program.executions((end.within, end.cases), 32).evaluate({"n": 256}) == 8
@@ -118,9 +114,7 @@ def test_a_loop_takes_as_long_as_that_of_the_last_item() -> None:
 
 def test_totals_are_symbolic() -> None:
     program = only_program(catalog.entry("matmul-tiled/square/16x16").builder())
-
     totals = program.instruction_totals(32)
-
     fma = totals[Operation(kind="fma", type_name="f32")]
     assert str(fma) == "(1/32)*l*m*n"
     assert {str(total) for total in totals.values()} == {
@@ -141,7 +135,6 @@ def test_totals_are_symbolic() -> None:
 )
 def test_local_memory_of_a_group(kernel: str, parameters: dict[str, int], expected: int) -> None:
     program = only_program(catalog.entry(kernel).builder())
-
     assert program.local_bytes(parameters) == expected
 
 
@@ -157,9 +150,7 @@ def test_each_launch_is_a_program() -> None:
         assumptions="n mod 32 = 0 and n >= 32",
     )
     unit = profiled.spread(profiled.spread(unit, "i", 32), "j", 32)
-
     first, second = kernel_programs(unit)
-
     assert first.launches.evaluate({"n": 64}) == second.launches.evaluate({"n": 64}) == 1
     assert [kind_of(node) for node in first.statements[0].nodes] == ["load x", "add", "store y"]
     executions = second.executions((second.statements[0].within, ()), 32)
@@ -204,9 +195,7 @@ _CATALOGUE = [
 def test_instructions_of_the_library_are_those_that_are_counted(entry: Any) -> None:
     parameters = dict(entry.check_parameters)
     unit = entry.builder()
-
     program = only_program(unit, contract=False)
-
     assert _totals([program], parameters) == _counted(unit, parameters)
 
 
@@ -221,7 +210,6 @@ def test_fusing_keeps_the_number_of_operations() -> None:
         )
         for contract in (False, True)
     ]
-
     plain, fused = kinds
     assert fused["fma"] == 2
     assert plain["add"] == fused["add"] + fused["fma"]
@@ -268,9 +256,7 @@ def _check_executions(
 def test_accesses_are_executed_as_often_as_work_items_that_are_listed_do(entry: Any) -> None:
     sub_group_size = 32
     parameters = dict(entry.check_parameters)
-
     program = only_program(entry.builder())
-
     executed: dict[tuple[str, MemoryAccess], Fraction] = defaultdict(Fraction)
     for statement in program.statements:
         for node in statement.nodes:

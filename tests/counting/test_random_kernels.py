@@ -135,7 +135,7 @@ def test_a_footprint_beyond_the_limit_is_marked_wherever_the_limit_is_reached(
         "i<n, j<n", "y[j, 3*i + 1] = a[i, 2*j]", "a f64 n,2*n; y f64 n,3*n; n i32", split="i:4"
     )
     for operations in range(1, 400, 7):
-        monkeypatch.setattr("countperf.counting.access_classes.FOOTPRINT_OPERATIONS", operations)
+        monkeypatch.setattr("countperf.counting.domains._OPERATIONS", operations)
         vector = count_kernel(kernel)
         counts = {name: count for name, count in vector.items() if name.startswith("gmem.")}
         assert set(counts) == {"gmem.load.64.1ofn", "gmem.store.64.1of3"}  # as if by itself

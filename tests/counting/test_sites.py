@@ -227,7 +227,6 @@ def test_copies_of_minima_run_in_vectors_of_items(tag: str, copies: int, stateme
     operations = _with(".flop.", _structure(lp.tag_inames(unit, {"i": "l.0", "j": tag})))
     assert {name.split(".")[2] for name in operations} == {"flat"}
     assert operations["site.free.flat.32x1.flop.minmax.f32"] == 32 * copies
-
     as_items = apply_policy(ExecutionPolicy(), operations)
     assert set(as_items.values()) == {operation / 16 for operation in operations.values()}
     assert all(name.startswith("issue.vector") for name in as_items)
@@ -255,7 +254,6 @@ def test_chains_along_short_loops_do_not_wait() -> None:
     unit = made(domain, statement, "a f32 5,3,16; out f32 16", assumptions="")
     chains = _with(".chain.", _structure(lp.tag_inames(unit, {"i": "l.0"})))
     assert chains == {"site.free.short.16x1.chain.add.f32": 5 * 3 * 16}
-
     chains["site.free.loop.16x1.chain.add.f32"] = 1000
     policy = ExecutionPolicy(vectorized="flat")  # the short loop is unrolled
     assert apply_policy(policy, chains) == {"issue.scalar.chain.f32.add": 1000}

@@ -13,7 +13,7 @@ from countperf.counting.access_analysis import AccessAnalysis, bank_conflicts, t
 from countperf.counting.analysis import KernelAnalysis, analyze_kernel, footprints_of
 from countperf.counting.program_analysis import ChainAnalysis
 from countperf.counting.scopes import slots_of
-from countperf.errors import CountingError, DataDependentControlFlowError, ParameterError
+from countperf.errors import CountingError, ParameterError
 from tests.counting import applications
 from tests.counting.structure_kernels import recurrences, register_blocked_matmul, tiled_matmul
 from tests.kernels import made
@@ -186,14 +186,8 @@ def test_an_analysis_is_printed_in_rows(matmul: KernelAnalysis) -> None:
 
 def test_wrong_parameters_and_geometries_are_refused(matmul: KernelAnalysis) -> None:
     load = _access(matmul, "load", "a")
-    for parameters, message in (
-        ({}, "no value for parameter n"),
-        ({"n": 16, "m": 3}, "no parameter m"),
-        ({"n": 17}, "assumes"),
-        ({"n": 1.5}, "pass an integer"),
-    ):
-        with pytest.raises(ParameterError, match=message):
-            transactions(load, parameters, line_bytes=32, sub_group_size=32)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ParameterError, match="assumes"):
+        transactions(load, {"n": 17}, line_bytes=32, sub_group_size=32)
     with pytest.raises(CountingError, match="lines of 0 bytes"):
         transactions(load, {"n": 16}, line_bytes=0, sub_group_size=32)
     with pytest.raises(CountingError, match="no access to local memory"):
@@ -216,13 +210,6 @@ def test_a_pattern_may_depend_on_the_size() -> None:
     highest = [max(dict(conflicts(load, {"n": n}).distribution)) for n in (3, 5, 30)]
     assert highest == [1, 2, 4]
     assert conflicts(_access(analysis, "store", "t"), {"n": 3}).distribution == ((4, 3),)
-
-
-def test_statistics_are_checked() -> None:
-    with pytest.raises(CountingError, match="at least zero"):
-        analyze_kernel(applications.spmv(), statistics={"j": -1})
-    with pytest.raises(DataDependentControlFlowError, match="length"):
-        analyze_kernel(applications.spmv())
 
 
 def test_sizes_beyond_enumeration_are_refused_by_name() -> None:

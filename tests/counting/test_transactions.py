@@ -42,9 +42,7 @@ def _by_enumeration(n: int, items: int, line_bytes: int) -> dict[str, int]:
 def test_they_are_those_of_enumerated_items(view: str, n: int) -> None:
     unit = _copy_of_columns()
     plain = count_kernel(unit, view=view)  # pyright: ignore[reportArgumentType]
-
     counts = with_transactions(plain, unit, ROOTS).evaluate(n=n)
-
     for items, line_bytes in ((16, 32), (32, 128)):
         expected = _by_enumeration(n, items, line_bytes)
         root = f"transactions.{items}x{line_bytes}"
@@ -58,9 +56,7 @@ def test_arrays_of_sizes_have_arrays_of_them_and_pickling_keeps_them() -> None:
     unit = _copy_of_columns()
     vector = with_transactions(count_kernel(unit), unit, ROOTS)
     sizes = np.array([[7, 32], [33, 64]])
-
     counts = pickle.loads(pickle.dumps(vector)).evaluate(n=sizes)
-
     one_by_one = [vector.evaluate(n=int(n))["transactions.32x128.load"] for n in sizes.ravel()]
     assert counts["transactions.32x128.load"].tolist() == np.reshape(one_by_one, (2, 2)).tolist()
     with pytest.raises(ParameterError, match="n"):

@@ -198,9 +198,7 @@ def test_values_that_no_count_has_are_refused(value: str) -> None:
 def test_reports_call_guesses_not_exact() -> None:
     arguments = "x f32 4096,n; y f32 n; n i32"
     knl = made("i<n, j<4096", "y[i] = sum(j, x[j, i])", arguments, split="i:8")
-
     vector = count_kernel(knl, view="structure")
-
     properties = object_of(vector)["properties"]
     # 4096 lines of the array lie between two uses of one: more than the first cache has
     (late,) = [name for name in properties if name.endswith(".l2_reuse")]
@@ -254,7 +252,6 @@ def _scale() -> lp.TranslationUnit:
 
 def test_items_and_rows_are_symbolic_counts() -> None:
     vector = count_kernel(_scale(), view="structure").mapped(lambda c: {**c, **group_shape(c)})
-
     for n, m in ((16, 4), (17, 9), (1000, 3)):
         values = vector.evaluate(n=n, m=m)
         groups = -(-n // 16) * -(-m // 4)

@@ -211,7 +211,7 @@ def test_cases_that_share_inputs_draw_them_once_and_alike(
         with runner.load_case(case) as run:
             run()
     assert [each.size for each in drawn] == [1024, 2048, 1024]
-    assert uploaded[0] is uploaded[1]
+    assert np.shares_memory(uploaded[0], uploaded[1])
     np.testing.assert_array_equal(drawn[0], drawn[2])
 
 

@@ -191,8 +191,6 @@ NEGATIVE = make_weights({"flop.add.f32": -1e-9, "launches": 1e-12}, quality=QUAL
         (NEGATIVE, [({"n": 1}, 1.0)], PredictionError, "no factor corrects"),
     ],
 )
-def test_what_cannot_be_anchored(
-    weights: WeightSet, runs: list[Any], error: type[Exception], said: str
-) -> None:
+def test_refusals(weights: WeightSet, runs: list[Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         weights.predict_counts(KERNEL, {"n": 7}).anchored(*runs)

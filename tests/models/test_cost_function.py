@@ -39,22 +39,12 @@ UNMEASURED = PropertyVector.from_mapping(
 )
 
 
-def test_it_gives_the_predicted_time() -> None:
-    cost = WEIGHTS.compile(KERNEL)
-    time_s = cost(n=100)
-    assert isinstance(time_s, float)
-    assert time_s == WEIGHTS.predict(KERNEL, n=100).time_s
-    assert (cost.kernel, cost.device) == ("example", "pocl-testchip")
-
-
 @pytest.mark.parametrize(
     ("error", "shortest_s"),
     [(None, 0.2e-6), (0.6e-8, 0.2e-6), (0.5e-8, 1.6e-8)],
     ids=["unknown", "not-known-well", "known-well"],
 )
-def test_no_time_is_below_that_of_the_shortest_launch(
-    error: float | None, shortest_s: float
-) -> None:
+def test_no_time_is_below_the_shortest_launch(error: float | None, shortest_s: float) -> None:
     known = make_weights({"flop.add.f32": 2e-9, "launches": 0.0, "flop.special.f32": 0.0})
     launch = make_weight("launches", 1.6e-8, standard_error_s=error)
     weights = known.model_copy(update={"weights": (known.weights[0], launch, known.weights[2])})
@@ -150,12 +140,9 @@ def test_a_count_that_is_no_integer_is_refused() -> None:
 
 
 def test_counts_that_are_no_integers_by_their_nature_are_taken_as_they_are() -> None:
-    share = replace(
-        KERNEL["flop.add.f32"],
-        quantity=PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4)),
-        exact=False,
-        reason="statistics",
-    )
+    quantity = PiecewiseQuasiPolynomial.from_value(N * N * Fraction(1, 12) + Fraction(1, 4))
+    add = KERNEL["flop.add.f32"]
+    share = replace(add, quantity=quantity, exact=False, reason="statistics")
     third = replace(share, quantity=share.quantity.scale(Fraction(1, 3)))
     vector = KERNEL.mapped(
         lambda counts: {**counts, "flop.add.f32": share, "flop.special.f32.exp": third}
@@ -181,22 +168,16 @@ MODEL = sum_model(
     ignored=["iop.*"],
 )
 CHARGED = {
-    ("launch", "launches"): 1e-6,
-    ("launch", "groups"): 2e-9,
-    ("chip", "flop.add.f32"): 1e-10,
-    ("chip", "flop.mul.f32"): 3e-10,
-    ("chip", "flop.div.f32"): 0.0,
-    ("memory", LOAD): 5e-10,
+    **{("launch", "launches"): 1e-6, ("launch", "groups"): 2e-9, ("chip", "flop.add.f32"): 1e-10},
+    **{("chip", "flop.mul.f32"): 3e-10, ("chip", "flop.div.f32"): 0.0, ("memory", LOAD): 5e-10},
     ("memory", "beyond"): 2e-10,
 }
 TILED = PropertyVector.from_mapping(
     {
-        "launches": 1,
-        "groups": "[n] -> { floor((n + 3)/4) : n > 0 }",
+        **{"launches": 1, "groups": "[n] -> { floor((n + 3)/4) : n > 0 }"},
         "flop.add.f32": "[n] -> { 64 * floor((n + 3)/4) : n > 0 }",
         "flop.mul.f32": "[n] -> { 6 * n^2 : n > 0 }",
-        "flop.div.f32": "[n] -> { 6 * n^2 : n > 0 }",
-        LOAD: "[n] -> { n^2 + 5 * n : n > 0 }",
+        **{"flop.div.f32": "[n] -> { 6 * n^2 : n > 0 }", LOAD: "[n] -> { n^2 + 5 * n : n > 0 }"},
         "iop.add.i32": "[n] -> { n : n > 0 }",
     },
     kernel="tiled",
@@ -232,6 +213,7 @@ def test_overlaps_and_derived_features_are_those_of_predictions(is_corrected: bo
     cost = weights.compile(TILED)
     sizes = np.array([1, 2, 31, 32, 33, 500, 4000])  # 4096 bytes are exceeded from 30 on
     times = np.array([cost(n=n) for n in sizes.tolist()])
+    assert (type(cost(n=1)), cost.kernel, cost.device) == (float, "tiled", "pocl-testchip")
     expected = [float(weights.predict(TILED, n=n).time_s) for n in sizes.tolist()]
     for found in (times, cost(n=sizes), weights.predict(TILED, n=sizes).time_s):
         assert np.array_equal(found, expected)

@@ -17,13 +17,8 @@ from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, DocumentError, ExpressionError, ParameterError
-from countperf.models.definition import (
-    CheckedFormula,
-    FeatureSpec,
-    ModelDefinition,
-    parse,
-    property_of,
-)
+from countperf.models import definition
+from countperf.models.definition import FeatureSpec, ModelDefinition, parse, property_of
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.shipped import LINEAR, load_fitted_model, structural
 from countperf.models.weights import read_vector
@@ -61,10 +56,8 @@ def test_a_toml_file_is_a_model_survives_as_json_and_sorts_counts(tmp_path: Path
     assert (model.terms["launch"].lower, model.terms["on_chip"].lower) == (0, 1e-9)
     inputs = model_inputs(model, COUNTS)
     assert inputs.values == {
-        ("launch", "launches"): 1.0,
-        ("global_memory", "gmem.load.32.4ofn"): 3.0,
-        ("on_chip", "flop.special.f32"): 13.0,
-        ("on_chip", "groups"): 7.0,
+        **{("launch", "launches"): 1.0, ("global_memory", "gmem.load.32.4ofn"): 3.0},
+        **{("on_chip", "flop.special.f32"): 13.0, ("on_chip", "groups"): 7.0},
         ("global_memory", "bytes"): 400.0,
     }
     assert inputs.variables == {"waves": 4.0}
@@ -143,7 +136,7 @@ def _cost(*charged: str, **changes: Any) -> dict[str, Any]:
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_bad_model_is_refused_with_the_path_of_the_field(
+def test_a_bad_model_is_refused_with_its_field(
     changes: dict[str, Any], field: str, said: str
 ) -> None:
     with pytest.raises(DocumentError, match=said) as caught:
@@ -242,12 +235,8 @@ def test_feature_of_a_property(name: str, feature: str | None, ignored: bool) ->
 def test_counts_become_features_in_the_order_of_the_spec() -> None:
     features = SPEC.apply(
         {
-            "launches": 1,
-            "flop.special.f32.rsqrt": 5,
-            "flop.special.f32.exp": Fraction(1, 2),
-            "gmem.load.32.stride1": 2**70,
-            "flop.add.f32": 0,
-            "iop.add.i32": 7,
+            **{"launches": 1, "flop.special.f32.rsqrt": 5, "flop.special.f32.exp": Fraction(1, 2)},
+            **{"gmem.load.32.stride1": 2**70, "flop.add.f32": 0, "iop.add.i32": 7},
             "barrier.local": 3,
         }
     )
@@ -287,9 +276,7 @@ _positive = st.floats(0.1, 10.0)
 
 
 @given(st.sampled_from(list(PYTHON)), _positive, _positive, _positive, st.floats(1.0, 8.0))
-def test_values_are_those_of_python_for_numbers_and_arrays(
-    text: str, a: float, b: float, c: float, s: float
-) -> None:
+def test_values_are_those_of_python(text: str, a: float, b: float, c: float, s: float) -> None:
     values = {"a": a, "b": b, "c": c, "s": s}
     expected = PYTHON[text](SimpleNamespace(**values))
     assert parse(text)(values) == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -348,7 +335,7 @@ def test_what_is_no_formula_is_refused_by_name(text: str, said: str) -> None:
 @given(st.text(alphabet="ab1.+-*/(),=<>[]{}'\":%^&|~ _\n", max_size=20))
 def test_any_text_is_a_formula_or_refused(text: str) -> None:
     try:
-        assert isinstance(parse(text), CheckedFormula)
+        assert isinstance(parse(text), definition.CheckedFormula)
     except ExpressionError:
         return
 

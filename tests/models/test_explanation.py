@@ -48,10 +48,7 @@ def make_summed(**changes: Any) -> WeightSet:
 
 VECTOR = PropertyVector.from_mapping(
     {
-        "launches": 1,
-        "groups": 10,
-        "gmem.load.32.stride1": 1000,
-        "gmem.store.64.stride1": 500,
+        **{"launches": 1, "groups": 10, "gmem.load.32.stride1": 1000, "gmem.store.64.stride1": 500},
         "flop.add.f32": "[n] -> { n }",
     },
     kernel="mine",
@@ -153,7 +150,7 @@ def test_arrays_of_sizes_are_refused() -> None:
         ("scalar_load_l1_reuse_out_of_reach", 9e-8, "11.1 Minstruction/s", "instruction"),
     ],
 )
-def test_rates_of_shares_are_in_what_the_whole_is_counted_in(
+def test_rates_of_shares_are_of_the_whole(
     feature: str, value_s: float, rate: str, unit: str
 ) -> None:
     model = structural(ExecutionPolicy())

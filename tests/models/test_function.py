@@ -12,17 +12,8 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from countperf.models.function import (
-    SHORTEST_LAUNCH_S,
-    FitQuality,
-    describe_guess,
-    describe_interval,
-    describe_range,
-    features_outside,
-    interval,
-    log_quantile,
-    student_quantile,
-)
+from countperf.models import function
+from countperf.models.function import SHORTEST_LAUNCH_S, describe_range, features_outside, interval
 from countperf.models.library import load_weights
 from tests.models.builders import TWO_TO_ONE, make_weight
 
@@ -51,7 +42,7 @@ def test_features_that_hardly_matter_do_not_extrapolate() -> None:
     ("count", "smallest", "passed"),
     [(9.0, 10.0, False), (10.0, 10.0, True), (0.0, 10.0, True), (9.0, None, True)],
 )
-def test_extrapolation_begins_below_the_smallest_work(
+def test_range_begins_at_the_smallest(
     count: float, smallest: float | None, *, passed: bool
 ) -> None:
     added = make_weight(ADD, 1.0, smallest=smallest)
@@ -88,7 +79,7 @@ def test_the_shortest_launches_are_those_of_fits_and_measurements() -> None:
 )
 def test_relations_of_inseparable_features_must_hold(loads: Any, stores: Any, passed: bool) -> None:
     counts = {"gmem.load.32.1of2": loads, "gmem.store.32.1of2": stores}
-    assert (describe_guess([TWO_TO_ONE], counts) == "") is passed
+    assert (function.describe_guess([TWO_TO_ONE], counts) == "") is passed
 
 
 def test_a_time_of_zero_or_less_has_no_interval() -> None:
@@ -108,13 +99,13 @@ def test_no_interval_reaches_a_factor_of_a_thousand(reach: float) -> None:
     assert np.array(ends) == pytest.approx(
         np.array([[np.nan, 2 / np.e], [np.nan, 2 * np.e]]), nan_ok=True
     )
-    assert (describe_interval(reach) == "") is bool(np.isnan(reach))
+    assert (function.describe_interval(reach) == "") is bool(np.isnan(reach))
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_quantiles_of_few_degrees_of_freedom_are_students(level: float) -> None:
     freedom = np.array([*range(1, 40), 1000])
-    found = [student_quantile(level, int(number)) for number in freedom]
+    found = [function.student_quantile(level, int(number)) for number in freedom]
     assert found == pytest.approx(stdtrit(freedom, (1 + level) / 2), rel=2e-3)
 
 
@@ -137,11 +128,11 @@ def test_without_calibration_intervals_are_those_of_few_cases(
     in_sample: float | None, held_out: float | None, error: float, freedom: int, quantile: float
 ) -> None:
     """One family left out may fit by chance: the fit's own scatter is then the better guess."""
-    quality = FitQuality(
+    quality = function.FitQuality(
         in_sample_error=0.1,
         held_out_error=None,
         in_sample_scatter=in_sample,
         held_out_scatter=held_out,
     )
-    found = log_quantile(quality, 0.9, freedom=freedom, error=error)
+    found = function.log_quantile(quality, 0.9, freedom=freedom, error=error)
     assert found == pytest.approx(quantile, rel=1e-3)

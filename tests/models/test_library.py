@@ -70,9 +70,7 @@ def test_a_fit_of_ones_own_never_shadows_one_that_ships(tmp_path: Path, have: Ha
         value("mine/third")
 
 
-def test_the_chosen_model_is_the_default_and_the_others_go_by_name(
-    tmp_path: Path, have: Have
-) -> None:
+def test_the_chosen_model_is_the_default_others_go_by_name(tmp_path: Path, have: Have) -> None:
     path = _store(tmp_path, "pocl-a", 1.0)
     _store(tmp_path, "pocl-a", 2.0, model="weights")
     _store(tmp_path, "pocl-b", 3.0)
@@ -97,7 +95,7 @@ def test_what_is_not_there_is_said_with_what_there_is(tmp_path: Path, have: Have
             load_weights(path)
 
 
-def test_an_installed_package_and_a_checkout_have_their_fits(
+def test_packages_and_checkouts_have_their_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(library, "_PACKAGE", tmp_path / "countperf")

@@ -16,20 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau
 
 from countperf.errors import DocumentError
+from countperf.models import metrics
 from countperf.models.fitting.fit_model import fit
-from countperf.models.metrics import (
-    EvaluatedCase,
-    Evaluation,
-    MeanError,
-    RankedSet,
-    RankedVariant,
-    RankingEvaluation,
-    evaluate_ranking,
-    mape,
-    mape_shape,
-    mean_error,
-    mean_of_means,
-)
+from countperf.models.metrics import Evaluation, MeanError, RankedSet, mean_error, mean_of_means
 from countperf.models.predictions import largest_first
 from tests.models.fitting.builders import KERNELS, TRUE_WEIGHTS, MadeUpKernel, measure
 
@@ -78,9 +67,7 @@ def _paper_means(shift_ms: float = 0.0) -> dict[str, dict[str, MeanError]]:
 @pytest.mark.parametrize(
     ("device", "printed"), [("titan_x", 0.16), ("c2070", 0.14), ("r9_fury", 0.42)]
 )
-def test_the_means_over_kernels_printed_in_table_1_follow_from_its_times(
-    device: str, printed: float
-) -> None:
+def test_the_means_printed_in_table_1_follow_from_its_times(device: str, printed: float) -> None:
     assert round(mean_of_means(_paper_means()[device]).value, 2) == printed
 
 
@@ -113,8 +100,8 @@ def test_a_zero_error_makes_the_mean_zero_unless_there_is_a_floor_and_is_counted
     assert (mean.value, mean.zero_errors) == (pytest.approx(0.1, rel=1e-14), 1)
 
 
-def _case(kernel: str, n: int, measured: float, predicted: float) -> EvaluatedCase:
-    return EvaluatedCase(
+def _case(kernel: str, n: int, measured: float, predicted: float) -> metrics.EvaluatedCase:
+    return metrics.EvaluatedCase(
         kernel=kernel, parameters={"n": n}, measured_s=measured, predicted_s=predicted
     )
 
@@ -158,8 +145,8 @@ def test_largest_first_puts_negative_parts_last_and_breaks_ties_by_name() -> Non
 def test_errors_of_throughput_and_of_its_shape(
     predicted: list[float], measured: list[float], whole: float, shape: float
 ) -> None:
-    assert mape(predicted, measured) == pytest.approx(whole)
-    assert mape_shape(predicted, measured, [8, 16, 24]) == pytest.approx(shape, abs=1e-12)
+    assert metrics.mape(predicted, measured) == pytest.approx(whole)
+    assert metrics.mape_shape(predicted, measured, [8, 16, 24]) == pytest.approx(shape, abs=1e-12)
 
 
 def ranked(measured: Sequence[float], predicted: Sequence[float | None]) -> RankedSet:
@@ -167,7 +154,7 @@ def ranked(measured: Sequence[float], predicted: Sequence[float | None]) -> Rank
         family="variants-toy",
         parameters={"n": 1},
         variants=tuple(
-            RankedVariant(variant=str(k), measured_s=m, predicted_s=p)
+            metrics.RankedVariant(variant=str(k), measured_s=m, predicted_s=p)
             for k, (m, p) in enumerate(zip(measured, predicted, strict=True))
         ),
     )
@@ -230,11 +217,11 @@ def test_more_measured_never_lose_more_and_units_do_not_matter(data: st.DataObje
 
 def test_means_over_sets() -> None:
     sets = (ranked([1.0, 2.0], [1.0, 2.0]), ranked([1.0, 4.0], [2.0, 1.0]), ranked([1.0], [1.0]))
-    evaluation = RankingEvaluation(device="d", model="linear", sets=sets)
+    evaluation = metrics.RankingEvaluation(device="d", model="linear", sets=sets)
     assert evaluation.kendall_tau == 0.0
     assert evaluation.regret() == pytest.approx(4 ** (1 / 3))
     assert evaluation.regret(3) == 1.0
-    assert RankingEvaluation(device="d", model="linear").regret() is None
+    assert metrics.RankingEvaluation(device="d", model="linear").regret() is None
 
 
 def _variant(name: str, loads: int, **more: str) -> MadeUpKernel:
@@ -255,7 +242,7 @@ def test_variants_are_ranked_by_size_and_take_no_part_in_the_fit() -> None:
     costs = {**TRUE_WEIGHTS, "flop.div.f32": 1e-11}
     measured = measure((*KERNELS, *variants), weights=costs, uncounted=["uncounted"])
     weights = fit(measured).weights
-    evaluation = evaluate_ranking(
+    evaluation = metrics.evaluate_ranking(
         weights, [line.model_copy(update={"variant": line.kernel}) for line in measured]
     )
     assert weights == fit(measure()).weights

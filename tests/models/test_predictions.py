@@ -7,16 +7,9 @@ from functools import cache
 
 import pytest
 
+from countperf.models import predictions
 from countperf.models.library import list_fits, load_weights
-from countperf.models.predictions import (
-    Prediction,
-    Verdict,
-    breakdown_rows,
-    describe_bound,
-    plain_name,
-    verdict_lines,
-    write_uncharged,
-)
+from countperf.models.predictions import breakdown_rows, describe_bound, plain_name, write_uncharged
 from countperf.models.weights import WeightSet
 from tests.models.builders import make_weight, make_weights, sum_model
 from tests.printing import text_of
@@ -32,9 +25,9 @@ def _resources() -> dict[str, str]:
     return found
 
 
-def made(breakdown: dict[str, float], **more: object) -> Prediction:
+def made(breakdown: dict[str, float], **more: object) -> predictions.Prediction:
     return replace(
-        Prediction(
+        predictions.Prediction(
             kernel="k",
             device="d",
             model="structural-w8",
@@ -113,35 +106,18 @@ def test_nothing_takes_no_rows_and_is_bound_by_nothing() -> None:
         ),
     ],
 )
-def test_what_bounds_a_time_is_told_from_its_largest_parts(
-    breakdown: dict[str, float], said: str
-) -> None:
+def test_what_bounds_a_time_is_its_largest_parts(breakdown: dict[str, float], said: str) -> None:
     assert describe_bound(made(breakdown)) == said
-
-
-def test_a_corrected_prediction_is_read_in_this_order() -> None:
-    lines = text_of(made({"launches": 3e-3, "groups": 1e-3})).splitlines()
-    assert lines == [
-        "4.00 ms",
-        "bound by launch: launching (75 %)",
-        "k on d, n = 512; structural model, warm caches",
-        "  launch    3.00 ms  75 %  launching",
-        "  overhead  1.00 ms  25 %  starting work groups",
-    ]
 
 
 @cache
 def _weights() -> list[WeightSet]:
     """Return the weights of all shipped models."""
-    return [
-        load_weights(fit.name, model=model) for fit in list_fits().values() for model in fit.models
-    ]
+    return [load_weights(fit.name, model=m) for fit in list_fits().values() for m in fit.models]
 
 
 def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> None:
-    names = {
-        feature: plain_name(feature) for weights in _weights() for feature in weights.by_feature
-    }
+    names = {f: plain_name(f) for weights in _weights() for f in weights.by_feature}
     assert len(names) > 200
     assert [feature for feature, name in names.items() if name == feature] == []
     assert len({*names.values()}) == len(names)
@@ -151,9 +127,7 @@ def test_every_feature_of_the_shipped_models_has_a_plain_name_of_its_own() -> No
 
 
 def test_every_shipped_model_states_the_resource_of_each_feature() -> None:
-    assert [
-        weights.name for weights in _weights() if {*weights.by_feature} - {*weights.resources}
-    ] == []
+    assert [w.name for w in _weights() if {*w.by_feature} - {*w.resources}] == []
 
 
 @pytest.mark.parametrize(
@@ -213,5 +187,7 @@ def test_of_many_properties_without_a_charge_the_number_is_said_and_explanations
 
 def test_verdicts_name_what_formulas_of_models_make_in_plain_words() -> None:
     message = "far above the largest value measured: waiting_cycles, flop.add.f32"
-    (line,) = verdict_lines([Verdict(name="extrapolation", passed=False, message=message)])
+    (line,) = predictions.verdict_lines(
+        [predictions.Verdict(name="extrapolation", passed=False, message=message)]
+    )
     assert line.endswith(": stall cycles of dependent instructions, flop.add.f32")

@@ -11,24 +11,15 @@ import pytest
 
 import countperf
 from countperf import __version__
-from countperf.counting.structure.issue import (
-    ExecutionPolicy,
-    IssuedEvents,
-    Serving,
-    Unit,
-    apply_policy,
-)
+from countperf.counting.structure import issue
+from countperf.counting.structure.issue import ExecutionPolicy, Serving, Unit, apply_policy
 from countperf.devices.parameters import load_device
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import list_fits, load_weights
 from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural
 from measurement_kernels.catalog import entry
-from tests.counting.test_stevens2016_table2 import (
-    KERNELS,
-    count_powers_as_written,
-    paper_counts,
-    printed_rows,
-)
+from tests.counting import test_stevens2016_table2
+from tests.counting.test_stevens2016_table2 import KERNELS, paper_counts, printed_rows
 from tests.kernels import made
 from tests.models.builders import make_device
 from write_paper_weights import paper_weights
@@ -39,12 +30,9 @@ CPU_FITS = [
     for chip in ("epyc-zen3", "epyc-zen4", "epyc-zen5", "xeon-model167")
 ]
 COUNTS = {
-    "launches": 1,
-    "groups": 2,
-    "site.free.loop.16x1.flop.add.f32": 160,
+    **{"launches": 1, "groups": 2, "site.free.loop.16x1.flop.add.f32": 160},
     "site.free.loop.16x1.gmem.load.32.next": 320,
-    "site.free.loop.16x1.gmem.load.32.next.l2_reuse": 80,
-    "bytes.group.load.dense": 40,
+    **{"site.free.loop.16x1.gmem.load.32.next.l2_reuse": 80, "bytes.group.load.dense": 40},
 }
 
 
@@ -59,7 +47,7 @@ def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
 
 def test_everything_issued_is_charged_under_its_own_name() -> None:
     features = structural(ExecutionPolicy()).features
-    kinds = [*get_args(IssuedEvents), *(f"gmem.load.{way}" for way in get_args(Serving))]
+    kinds = [*get_args(issue.IssuedEvents), *(f"gmem.load.{way}" for way in get_args(Serving))]
     kinds += [f"lmem.load.{way}" for way in get_args(Serving)]
     names = [f"issue.{unit}.{kind}" for unit, kind in product(get_args(Unit), kinds)]
     assert [features.feature_of(name) for name in names] == names
@@ -110,9 +98,7 @@ def test_a_runtime_has_the_policy_that_its_shipped_fits_mostly_have(
 
 @pytest.mark.parametrize("runtime", list(POLICIES))
 def test_options_of_a_policy_are_those_of_most_shipped_fits(runtime: str) -> None:
-    shipped = [
-        load_weights(name).definition.policy for name in list_fits() if name.startswith(runtime)
-    ]
+    shipped = [load_weights(n).definition.policy for n in list_fits() if n.startswith(runtime)]
     assert len(shipped) >= 4
     for option in set(ExecutionPolicy.model_fields) - {"units"}:
         values = [getattr(policy, option) for policy in shipped]
@@ -177,7 +163,9 @@ def test_what_ships_is_what_the_paper_printed() -> None:
 def test_they_predict_the_papers_column(kernel: str, n: int, predicted_ms: float) -> None:
     name, sizes = KERNELS[kernel]
     unit = entry(name).build()
-    counts: dict[str, Any] = paper_counts(count_powers_as_written(unit), unit, sizes(n))
+    counts: dict[str, Any] = paper_counts(
+        test_stevens2016_table2.count_powers_as_written(unit), unit, sizes(n)
+    )
     weights = load_weights(NAME)
     named = tuple(weight.feature for weight in weights.weights)
     prediction = weights.predict({n: count for n, count in counts.items() if n.startswith(named)})

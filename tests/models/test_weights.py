@@ -35,14 +35,8 @@ from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet
 from measurement_kernels.catalog import entry
 from tests.kernels import made
-from tests.models.builders import (
-    TWO_TO_ONE,
-    calibrated,
-    make_device,
-    make_weight,
-    make_weights,
-    sum_model,
-)
+from tests.models import builders
+from tests.models.builders import TWO_TO_ONE, calibrated, make_device, make_weights, sum_model
 from tests.shipped import FITS
 
 LOAD, ADD = "gmem.load.32.stride1", "flop.add.f32"
@@ -76,7 +70,9 @@ def _scaled(model: Any = SCALED, *, without: str = "", **changes: Any) -> Weight
         "model": model.name,
         "definition": model,
         "weights": tuple(
-            make_weight("launches", value, term=term).model_copy(update={"feature": feature})
+            builders.make_weight("launches", value, term=term).model_copy(
+                update={"feature": feature}
+            )
             for term, spec in model.term_features.items()
             for feature, value in VALUES.items()
             if feature != without
@@ -104,9 +100,7 @@ def test_parts_are_weights_times_features_times_scales_and_sum_to_the_time() -> 
     prediction = _scaled().predict(SCALED_KERNEL, n=1001)
     rounds = 1004 / 1001
     parts = {
-        "launches": 1e-6,
-        "bytes": 2e-9 * 4004 * rounds,
-        ADD: 2e-10 * 30030 * rounds,
+        **{"launches": 1e-6, "bytes": 2e-9 * 4004 * rounds, ADD: 2e-10 * 30030 * rounds},
         "flop.special.f32": 1e-9 * 1001 * rounds,
     }
     assert prediction.breakdown == pytest.approx(parts, rel=1e-12)
@@ -137,9 +131,7 @@ def _with_a_correction() -> WeightSet:
 
 
 @pytest.mark.parametrize("made", [lambda: WEIGHTS, _with_a_correction])
-def test_a_size_is_predicted_the_same_whatever_other_sizes_the_call_has(
-    made: Callable[[], WeightSet],
-) -> None:
+def test_a_size_is_predicted_the_same_whatever_others_are(made: Callable[[], WeightSet]) -> None:
     weights = made()
     name = "axpy" if weights is WEIGHTS else "matmul-tiled/square/16x16/f32"
     kernel = KERNEL if weights is WEIGHTS else entry(name).build()
@@ -320,7 +312,7 @@ def test_a_kernel_that_needs_inseparable_weights_apart_is_refused_or_flagged() -
         (("version",), 3, "$.version", "countperf fit STORE --name NAME"),
     ],
 )
-def test_a_damaged_document_is_refused_with_its_field(
+def test_damage_is_refused(
     keys: tuple[str | int, ...], value: object, field: str, said: str
 ) -> None:
     content = json.loads(_scaled().write_text())

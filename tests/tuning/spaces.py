@@ -87,10 +87,7 @@ def make_space(**changes: Any) -> SearchSpace:
     fields: dict[str, Any] = {
         "name": "toy",
         "parameters": {"x": range(12), "y": [1, 2, 4, 8], "kind": ["plain", "fancy"]},
-        "build": dict,
-        "sizes": {"n": 64},
-        "make_arguments": inputs,
-        "reference": doubled,
+        **{"build": dict, "sizes": {"n": 64}, "make_arguments": inputs, "reference": doubled},
     }
     return SearchSpace(**{**fields, **changes})
 

@@ -16,16 +16,8 @@ from countperf.errors import DocumentError, MeasurementError
 from countperf.tuning.result import Budget, Plan, SearchInterrupt
 from countperf.tuning.search import tune_space
 from tests.devices.fakes import FakeRunner
-from tests.tuning.test_search import (
-    BEST,
-    LARGE,
-    MANY,
-    QUESTION,
-    Inline,
-    scripted,
-    search,
-    usual_time_s,
-)
+from tests.tuning import test_search
+from tests.tuning.test_search import LARGE, MANY, QUESTION, Inline, scripted, search, usual_time_s
 
 PLAN = Plan(runs=2, warm_up_s=0.0)
 
@@ -50,9 +42,7 @@ def _lines(store: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in store.read_text().splitlines()]
 
 
-def test_an_interrupted_search_says_what_it_measured_and_resumes_and_repeats_nothing(
-    store: Path,
-) -> None:
+def test_an_interrupted_search_says_what_it_measured_and_resumes(store: Path) -> None:
     with pytest.raises(SearchInterrupt) as caught:
         search(_interrupting(7), store=store, plan=PLAN)
     kept = [line["choice"] for line in _lines(store) if line.get("kind") == "tried"]
@@ -70,7 +60,7 @@ def test_an_interrupted_search_says_what_it_measured_and_resumes_and_repeats_not
     anew = search(scripted(), plan=PLAN)
     assert whole.winner == replace(anew.winner, at_s=whole.winner.at_s)
     once = {name.split("/")[1] for name in runner.rounds if runner.rounds.count(name) == 1}
-    assert once & {LARGE.label(choice) for choice in kept} <= {LARGE.label(BEST)}
+    assert once & {LARGE.label(choice) for choice in kept} <= {LARGE.label(test_search.BEST)}
 
 
 class _Interrupted(Inline):
@@ -87,9 +77,7 @@ class _Interrupted(Inline):
     ],
     ids=["predicting", "at the first run", "later"],
 )
-def test_ctrl_c_without_a_file_says_what_is_lost(
-    runner: FakeRunner, executor: Inline, said: str
-) -> None:
+def test_ctrl_c_without_a_file_says_losses(runner: FakeRunner, executor: Inline, said: str) -> None:
     with pytest.raises(SearchInterrupt, match=said) as caught:
         tune_space(QUESTION, runner, MANY, executor=executor, plan=PLAN)
     assert (caught.value.result is None) == (", 0 ran" in str(caught.value))
@@ -180,7 +168,7 @@ _BUILDER = "digest of the space's values, constraints and builder is "
     ],
     ids=["sizes", "weights", "space", "builder", "statistics", "device"],
 )
-def test_the_file_of_another_search_is_refused(
+def test_other_searches_are_refused(
     store: Path, change: dict[str, Any], device: str, said: str
 ) -> None:
     search(scripted(), store=store)

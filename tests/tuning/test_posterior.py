@@ -9,16 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from countperf.tuning import posterior as posteriors
 from countperf.tuning.candidates import chance_of_better, regret_bound
-from countperf.tuning.posterior import (
-    OWN,
-    PART_VARIANCE,
-    PRIOR_FREEDOM,
-    LogTimes,
-    Posterior,
-    draw_scales,
-    find_evidence,
-)
+from countperf.tuning.posterior import OWN, PART_VARIANCE, PRIOR_FREEDOM, LogTimes, Posterior
 from tests.tuning.spaces import make_space
 
 SPACE = make_space()
@@ -251,13 +244,13 @@ def test_the_evidence_of_length_scales_is_that_of_a_multivariate_student() -> No
         for one, own in zip(among, OWN[1:3], strict=True)
     ]
     own = OWN[1:3, None, None]
-    evidence = find_evidence(base + (1 - own) * among + own * np.eye(6), ratios, 1.0)
+    evidence = posteriors.find_evidence(base + (1 - own) * among + own * np.eye(6), ratios, 1.0)
     assert evidence[1] - evidence[0] == pytest.approx(expected[1] - expected[0], abs=1e-5)
 
 
 def test_parameters_that_decide_are_told_from_those_that_do_not_matter() -> None:
     similar, ratios = _made(24)
-    drawn = draw_scales(similar, np.ones((24, 24)), ratios, prior_square=1.0)
+    drawn = posteriors.draw_scales(similar, np.ones((24, 24)), ratios, prior_square=1.0)
     matters = np.mean([each for each, _ in drawn], axis=0)
     assert matters[1] > 2 * max(matters[[0, 2, 3]])
     assert np.mean([own for _, own in drawn]) < 0.2

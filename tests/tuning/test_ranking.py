@@ -14,18 +14,9 @@ import pytest
 
 from countperf.api.searching import load_space
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.tuning import ranker as rankers
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.ranker import (
-    Point,
-    Predicted,
-    PredictionTask,
-    Ranker,
-    Ranking,
-    Refused,
-    count_refusals,
-    predict_point,
-    rank_points,
-)
+from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, Refused, rank_points
 from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
@@ -36,12 +27,8 @@ from tests.tuning.spaces import CHOOSY, DOUBLE, N, chances, make_space
 
 WEIGHTS = make_weights(
     {
-        "flop.mul.f32": 1e-9,
-        "gmem.load.32.stride1": 1e-9,
-        "gmem.store.32.stride1": 1e-9,
-        "gmem.min.32.stride1": 1e-9,
-        "groups": 1e-7,
-        "launches": 1e-6,
+        **{"flop.mul.f32": 1e-9, "gmem.load.32.stride1": 1e-9, "gmem.store.32.stride1": 1e-9},
+        **{"gmem.min.32.stride1": 1e-9, "groups": 1e-7, "launches": 1e-6},
     }
 )
 LIMITS = replace(
@@ -64,9 +51,9 @@ class Inline(Executor):
         return future
 
 
-def _question(**changes: Any) -> PredictionTask:
+def _question(**changes: Any) -> rankers.PredictionTask:
     fields: dict[str, Any] = {"space": DOUBLE, "weights": WEIGHTS, "sizes": {}}
-    return PredictionTask(**{**fields, **changes})
+    return rankers.PredictionTask(**{**fields, **changes})
 
 
 def _ranking(**changes: Any) -> Ranking:
@@ -113,7 +100,7 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
 def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
-    build = count_refusals(refused)["build"]
+    build = rankers.count_refusals(refused)["build"]
     assert build.count == 600
     assert [reason.count for reason in build.reasons] == [2] * 50
 
@@ -191,7 +178,7 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
-    point = predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
+    point = rankers.predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
@@ -216,14 +203,9 @@ def test_sizes_that_no_variant_can_have_are_refused_before_any_is_predicted(
     store = tmp_path / "search.jsonl"
     with pytest.raises(ParameterError, match=said) as caught:
         rank_points(_question(sizes=sizes), executor=_Never())
+    budget = Budget(measurements=9)
     with pytest.raises(ParameterError, match=said):
-        tune_space(
-            _question(sizes=sizes),
-            FakeRunner(),
-            Budget(measurements=9),
-            executor=_Never(),
-            store=store,
-        )
+        tune_space(_question(sizes=sizes), FakeRunner(), budget, executor=_Never(), store=store)
     assert [caught.value.parameter] == list(sizes)
     assert not store.exists()
 
@@ -279,9 +261,7 @@ def test_a_number_of_points_is_a_sample_of_a_space_however_large() -> None:
 
 SPACES = {
     ":x": "no countperf.SearchSpace and no function of the name 'x' .there: space, bad",
-    ":y": "no function of the name 'y'",
-    ":bad": "no luck",
-    "x.py:y": "there is no file",
+    **{":y": "no function of the name 'y'", ":bad": "no luck", "x.py:y": "there is no file"},
 }
 
 
@@ -302,8 +282,6 @@ def test_spaces_are_found_by_name(tmp_path: Path) -> None:
         with pytest.raises(SearchSpaceError, match=said):
             load_space(text)
 
-
-# {{{ the order of points, and the next to try
 
 SPACE = make_space(parameters={"x": range(8), "y": [1, 2]}, sizes={})
 
@@ -395,6 +373,3 @@ def test_promising_points_are_predicted_early_and_none_twice() -> None:
     assert (part.complete, whole.complete) == (False, True)
     assert whole.predicted + whole.refused == space.cardinality
     assert len({as_key(point.choice) for point in whole.best}) == whole.predicted
-
-
-# }}}

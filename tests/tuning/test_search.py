@@ -11,28 +11,16 @@ from typing import Any
 
 import pytest
 
-from countperf.errors import (
-    KernelBuildError,
-    MeasurementError,
-    ParameterError,
-    TuningError,
-    WrongResultError,
-)
+from countperf import errors
+from countperf.errors import KernelBuildError, MeasurementError, ParameterError, TuningError
 from countperf.figures import draw
 from countperf.measuring import KernelCase
 from countperf.measuring.runner import Run
 from countperf.steps import listening
 from countperf.tuning import SearchSpace
+from countperf.tuning import result as results
 from countperf.tuning.ranker import Predicted, PredictionTask, Ranking, Refused, count_refusals
-from countperf.tuning.result import (
-    Budget,
-    Plan,
-    Trial,
-    TuningResult,
-    fastest_of,
-    read_journal,
-    ties,
-)
+from countperf.tuning.result import Budget, Plan, Trial, TuningResult, fastest_of, ties
 from countperf.tuning.search import VariantBench, tune_space
 from tests.devices.fakes import FakeRunner
 from tests.printing import object_of, text_of
@@ -95,14 +83,9 @@ def test_with_good_predictions_it_stops_early_and_says_that_it_is_sure() -> None
     space = replace(
         LARGE, parameters={"group": [16, 32, 64, 128], "each": [1, 8], "fetch": [False]}
     )
-    weights = WEIGHTS.model_copy(
-        update={
-            "weights": tuple(
-                w.model_copy(update={"value_s": 1e-4 if w.feature == "groups" else 1e-12})
-                for w in WEIGHTS.weights
-            )
-        }
-    )
+    costs = {w: 1e-4 if w.feature == "groups" else 1e-12 for w in WEIGHTS.weights}
+    changed = tuple(w.model_copy(update={"value_s": value}) for w, value in costs.items())
+    weights = WEIGHTS.model_copy(update={"weights": changed})
     question = PredictionTask(space=space, weights=weights, sizes={"n": 2**20})
 
     def time_of(name: str) -> float:
@@ -153,7 +136,7 @@ def test_what_fails_is_recorded_with_the_reason_and_does_not_stop_the_search() -
     slower = "double/group=64,each=4,fetch=False"
     runner = scripted(
         broken={
-            kernel: WrongResultError(f"{kernel}: wrong numbers: out[0] is 1, not 2"),
+            kernel: errors.WrongResultError(f"{kernel}: wrong numbers: out[0] is 1, not 2"),
             slower: KernelBuildError(f"{slower}: no registers left"),
         }
     )
@@ -233,7 +216,7 @@ def test_a_variant_that_was_lucky_in_its_first_round_does_not_win(tmp_path: Path
     assert loser.time_s == median(loser.rounds_s)
     assert result.winner.choice == BEST
     assert len(result.winner.rounds) == Plan().rounds
-    assert read_journal(store)[1] == result.tried
+    assert results.read_journal(store)[1] == result.tried
     assert fastest_of(result.tried) == result.winner
 
 
@@ -281,9 +264,7 @@ def test_impossible_wishes_are_refused(make: Callable[[], object], said: str) ->
         make()
 
 
-def test_candidates_that_were_not_kept_count_in_the_regret_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_dropped_candidates_count_in_the_regret_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("countperf.tuning.candidates._MOST", 2)
     few = search(scripted())
     assert (len(few.tried), few.predicted, few.bounded) == (2, 16, 16)
@@ -297,9 +278,7 @@ def result() -> TuningResult:
 
 
 @pytest.mark.extra("plot")
-def test_the_figure_shows_what_ran_the_winner_and_the_best_so_far(
-    result: TuningResult, tmp_path: Path
-) -> None:
+def test_the_figure_shows_what_ran_and_the_best(result: TuningResult, tmp_path: Path) -> None:
     draw(result, tmp_path / "search.svg")
     drawn = (tmp_path / "search.svg").read_text()
     assert {"ran", "winner", "best-so-far"} <= set(re.findall(r'<g id="([a-z-]+)"', drawn))
@@ -366,9 +345,7 @@ def test_refusals_are_told_by_their_most_frequent_reasons() -> None:
 
 def test_predictions_come_with_their_intervals_where_there_are_any() -> None:
     with_one = replace(WINNER, interval_s=(0.8e-3, 2e-3), interval_level=0.9)
-    said, without = (
-        text_of(replace(RESULT, winner=winner)).splitlines()[0] for winner in (with_one, WINNER)
-    )
+    said, without = (text_of(replace(RESULT, winner=w)).splitlines()[0] for w in (with_one, WINNER))
     assert said == "1.00 ms (noise 10 %, predicted 1.20 ms, 800 µs to 2.00 ms at 90 %)"
     assert without == "1.00 ms (noise 10 %, predicted 1.20 ms)"
     printed = object_of(replace(RESULT, winner=with_one))["winner"]

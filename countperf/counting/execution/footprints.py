@@ -23,8 +23,7 @@ from countperf.symbolic import isl_sets, sets
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ZERO, QuasiPolynomial
 
-_FAR = 2**30
-"""Elements; instead of a step that is not known."""
+_FAR = 2**30  # elements; instead of a step that is not known
 
 _Touched = tuple[PiecewiseQuasiPolynomial, ...]
 _Part = tuple[FootprintKey, PiecewiseQuasiPolynomial]

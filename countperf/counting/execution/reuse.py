@@ -40,8 +40,7 @@ from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import ONE, ZERO, QuasiPolynomial
 
-NARROW_ROW = 8
-"""Items of a row up to which compilers may unroll it."""
+NARROW_ROW = 8  # items of a row up to which compilers may unroll it
 
 ALIGNMENT = 16
 """Elements; a step of one is ``shifted`` where it does not begin at a multiple of them."""
@@ -50,8 +49,7 @@ _BESIDE = frozenset({"stride1", "uniform"})
 """Patterns of accesses through data whose items stay in the same lines."""
 
 _Key = TypeVar("_Key", bound=Hashable)
-_PAIR_BYTES = 2 * LINE_BYTES
-"""Processors fetch lines in pairs."""
+_PAIR_BYTES = 2 * LINE_BYTES  # processors fetch lines in pairs
 _ENDLESS = 2**62
 _Conflict = Grade | Literal["beyond_l2"]
 """Grade of lines that share sets of a first-level cache; or a second-level one has too many."""

@@ -46,8 +46,7 @@ from countperf.counting.structure import site_keys as keys
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
-_CALLS = ("special", "pow")
-"""Kinds of operations that are calls of functions."""
+_CALLS = ("special", "pow")  # kinds of operations that are calls of functions
 
 SHORT_LOOP = 32
 """Iterations of all loops around, known beforehand, up to which compilers unroll them."""

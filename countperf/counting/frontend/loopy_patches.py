@@ -21,8 +21,7 @@ import loopy.tools
 import loopy.transform.callable
 from loopy.schedule import ScheduleDebugger
 
-_LOCK = threading.RLock()
-"""Held by the thread that has Loopy changed."""
+_LOCK = threading.RLock()  # held by the thread that has Loopy changed
 
 
 @contextmanager

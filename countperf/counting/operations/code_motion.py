@@ -20,8 +20,7 @@ from countperf.counting.keys import Case, FirstIteration, MemoryAccess
 from countperf.symbolic import sets
 from countperf.symbolic.kernel_sets import assumptions_of
 
-Moved = tuple[FirstIteration] | tuple[()]
-"""The loops that something is moved out of, if any."""
+Moved = tuple[FirstIteration] | tuple[()]  # the loops that something is moved out of, if any
 
 
 class Hoisting:

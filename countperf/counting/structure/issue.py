@@ -63,11 +63,9 @@ class ExecutionPolicy(Part):
         return ", ".join(options) or f"width {self.width}"
 
 
-ISSUE_ROOT = "issue"
-"""First part of the names of what a device issues."""
+ISSUE_ROOT = "issue"  # first part of the names of what a device issues
 
-_LAUNCHED = ("groups", "launches", "barrier.local")
-"""Counts of which a policy changes nothing."""
+_LAUNCHED = ("groups", "launches", "barrier.local")  # counts of which a policy changes nothing
 
 _ONE = Fraction(1)
 _REAL = r"f(?:16|32|64)"

@@ -30,8 +30,7 @@ ASSUMED = "amd-zen4"
 UNKNOWN = "unknown"
 """Name of the hierarchy of a device of which none is known: with the numbers of `ASSUMED`."""
 
-LINE_BYTES = 64
-"""Size of the lines that counts are of, byte."""
+LINE_BYTES = 64  # size of the lines that counts are of, byte
 
 
 class CacheSize(Part):

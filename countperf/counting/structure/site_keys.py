@@ -24,11 +24,9 @@ Grade = Literal[0, 1, 2, 3]
 
 # --- steps of addresses between neighboring work items, or between iterations of a loop
 
-StepName = str
-"""One of `BESIDE`, `to_other_lines` or `by_data`."""
+StepName = str  # one of `BESIDE`, `to_other_lines` or `by_data`
 
-BESIDE = ("same", "next", "offset", "shifted", "masked", "near")
-"""Steps within a line."""
+BESIDE = ("same", "next", "offset", "shifted", "masked", "near")  # steps within a line
 
 
 def to_other_lines(level: CacheLevel, set_conflict: Grade = 0) -> StepName:
@@ -166,11 +164,9 @@ def name_of(key: ExecutionKey) -> str:
 # --- names of sites
 
 
-SITE_ROOT = "site"
-"""First part of the names of executions at sites."""
+SITE_ROOT = "site"  # first part of the names of executions at sites
 
-FOOTPRINT_ROOTS = ("bytes", "segments")
-"""First parts of the names of footprints."""
+FOOTPRINT_ROOTS = ("bytes", "segments")  # first parts of the names of footprints
 
 _STEP = "|".join(sorted((*BESIDE, *BY_DATA, *TO_OTHER_LINES), key=len, reverse=True))
 _NUMBER = r"0|[1-9]\d*"

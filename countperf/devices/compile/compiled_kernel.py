@@ -181,8 +181,7 @@ def busiest_unit(work: NDArray[np.float64], units: int, *, in_chunks: bool) -> f
     """Return the work of the unit with the most, if the one that is free takes what is next.
 
     In chunks, it takes its share of what is left, but no more than 32 pieces times the units, as
-    PoCL's threads do (Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling: A Practical
-    Scheduling Scheme for Parallel Supercomputers", IEEE Transactions on Computers C-36(12)).
+    PoCL's threads do (Polychronopoulos and Kuck, 1987, "Guided Self-Scheduling").
     """
     busy = [0.0] * units
     first = 0
@@ -285,12 +284,8 @@ def data_loops_of(kernel: Any) -> tuple[FilledLoop, ...]:
     """Return the loops of a kernel whose trip counts are read from arrays.
 
     Where the caller states how often such a loop runs on average (``statistics={"j": 12.5}``), the
-    code is followed with contents of the array that have this mean, so that remainders of unrolled
-    loops and vectors are executed as often as rows of such lengths have them:
-
-    1. one element decides: the array holds lengths that differ by one at most;
-    2. two elements of an array do, one some places behind the other: it holds sums of these;
-    3. an element of each of two arrays: these are where rows begin, and where they end.
+    code is followed with contents of the array that have this mean: lengths that differ by one at
+    most; sums of these, if two elements decide; where rows begin and end, if two arrays do.
     """
     temporaries = set(kernel.temporary_variables)
     data_loops: list[FilledLoop] = []

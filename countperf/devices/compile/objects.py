@@ -1,7 +1,4 @@
-"""Object files that an OpenCL runtime for CPUs makes of kernels, from a process of its own.
-
-They are kept between processes by all that they are made from.
-"""
+"""Object files that an OpenCL runtime for CPUs makes of kernels, kept by all they are made from."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ from countperf.machine_code.tools import OBJDUMP_ADVICE, find_objdump
 from countperf.store import write_atomically
 
 POCL = "Portable Computing Language"
-INTEL = "Intel(R) OpenCL"
-"""Platforms whose code can be read."""
+INTEL = "Intel(R) OpenCL"  # platforms whose code can be read
 
 _ELF = b"\x7fELF"
 _WIDE_GRID = 65536
@@ -70,9 +66,8 @@ class HostCode(Launches):
 
 # --- A process of its own builds kernels
 #
-# PoCL compiles for the shape of the group, and at the first launch; it reads the name of its cache
-# once in a process; and a kernel that fails may end the process. Arrays are full of zeros, and few
-# groups are launched. Intel's runtime hands out the object within the program's binary.
+# PoCL compiles at the first launch, here of few groups and arrays full of zeros; it reads the name
+# of its cache once in a process. Intel's runtime hands out the object within the program's binary.
 
 
 class _Apart(OpenCLSession):
@@ -135,10 +130,9 @@ def build_unit(
 
 
 def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the groups of the smallest launch for which PoCL makes the same code.
+    """Return the groups of the smallest launch for which PoCL makes the same code: one.
 
-    One group, but along an axis so long that PoCL takes the grid for a wide one, as many as make it
-    wide (PoCL 3.1, ``pocl_cmd_max_grid_dim_width``).
+    Where PoCL takes the grid for a wide one (3.1, ``pocl_cmd_max_grid_dim_width``), it stays wide.
     """
     shape = [*group_shape, *[1] * (len(groups) - len(group_shape))]
     extents = [n * items for n, items in zip(groups, shape, strict=False)]
@@ -152,8 +146,7 @@ def fewest_groups(groups: tuple[int, ...], group_shape: tuple[int, ...]) -> tupl
 _ANY_SHAPE = "0-0-0"
 _LONGEST_S = 300.0  # for each kernel that is built and launched
 _RUNTIME_SETTINGS = ("POCL_", "CL_", "OCL_", "CPU_")
-Objects = list[tuple[str, bytes]]
-"""Names and contents of object files."""
+Objects = list[tuple[str, bytes]]  # names and contents of object files
 
 
 @lru_cache(maxsize=16)

@@ -54,9 +54,8 @@ class Observation(ShortRepr):
     def has_code(self) -> bool:
         """True if its compiled code was read, and followed to an end that the time allows."""
         executed = self.counts.get(f"{CODE}all", 0)
-        return any(name.startswith(CODE) for name in self.counts) and (
-            float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
-        )
+        is_possible = float(executed) <= _MOST_INSTRUCTIONS_PER_S * self.time_s
+        return is_possible and any(name.startswith(CODE) for name in self.counts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,12 +115,9 @@ def build_design(observations: Sequence[Observation], definition: ModelDefinitio
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     number = len(observations)
     inputs = functions.model_inputs(definition, _counts_table(observations, definition))
-    present = {
-        (term, feature)
-        for term, spec in definition.term_features.items()
-        for name in inputs.issued
-        if (feature := spec.feature_of(name)) is not None
-    }
+    specs = definition.term_features.items()
+    found = ((term, spec.feature_of(name)) for term, spec in specs for name in inputs.issued)
+    present = {(term, feature) for term, feature in found if feature is not None}
 
     def position(column: ColumnKey) -> tuple[int, int, str]:
         term, feature = column
@@ -191,9 +187,8 @@ def _groups(
     for block in range(number):
         columns = concerned[blocks == block].tolist()
         relations = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
-        groups.append(
-            IndistinguishableGroup(features=tuple(names[i] for i in columns), relations=relations)
-        )
+        own = tuple(names[i] for i in columns)
+        groups.append(IndistinguishableGroup(features=own, relations=relations))
     return tuple(groups)
 
 
@@ -226,16 +221,14 @@ _COUNT_AGAIN = "count them again (countperf.api.evaluation.recount)"
 
 def common_view(measurements: Iterable[Measurement]) -> View:
     """Return the view under which all kernels were counted."""
-    case_of_view = {
-        m.properties.get("view", "source"): m.case for m in measurements if m.properties is not None
-    }
-    if len(case_of_view) > 1 or not case_of_view.keys() <= set(VIEWS):
-        cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of_view.items())
+    case_of = {m.properties.get("view", "source"): m.case for m in measurements if m.properties}
+    if len(case_of) > 1 or not case_of.keys() <= set(VIEWS):
+        cases = " and ".join(f"{case!r} in the {view} view" for view, case in case_of.items())
         raise FitError(
             f"the measured kernels were not all counted in one of the views {' and '.join(VIEWS)}"
             f" ({cases}): {_COUNT_AGAIN}"
         )
-    return next(iter(case_of_view), "source")
+    return next(iter(case_of), "source")
 
 
 def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
@@ -258,14 +251,11 @@ def common_caches(measurements: Iterable[Measurement]) -> CountedCaches:
 
 
 _SAME_TIME = 1e-8
-_NOT_SHARED = 1e-9
-"""Entries of the null space, of norm one, that are but rounding."""
+_NOT_SHARED = 1e-9  # entries of the null space, of norm one, that are but rounding
 
-NORMAL_MEDIAN = 0.6744897501960817
-"""Median of the absolute value of a standard normal variable."""
+NORMAL_MEDIAN = 0.6744897501960817  # median of the absolute value of a standard normal variable
 
-LEAST_MODEL_ERROR = 0.01
-"""No model is taken to be better than one percent."""
+LEAST_MODEL_ERROR = 0.01  # no model is taken to be better than one percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -338,10 +328,8 @@ def estimate_design(
         if groups:
             shared = _share_cost(problem, *null_space, solution.coefficients)
             solution = replace(solution, coefficients=shared)
-    predicted_s = design.scaled @ solution.coefficients
-    return Estimate(
-        design=design, rank=rank, groups=groups, solution=solution, predicted_s=predicted_s
-    )
+    times_s = design.scaled @ solution.coefficients
+    return Estimate(design=design, rank=rank, groups=groups, solution=solution, predicted_s=times_s)
 
 
 def problem_of(design: Design, recipe: Recipe, prior: LogPrior | None = None) -> solve.Problem:

@@ -40,7 +40,7 @@ class FitResult(Result):
     """A fit."""
 
     weights: WeightSet  # the weights with their uncertainty, ready to predict with and to be stored
-    verdicts: tuple[Verdict, ...]  # one per check
+    verdicts: tuple[Verdict, ...] = ()  # one per check
     observations: tuple[Observation, ...]  # the measured cases of the fit
     estimate: Estimate  # the fitted function over the design, and what the design can tell apart
     # each case, predicted without its family, and corrected if the weights' predictions are
@@ -88,12 +88,9 @@ class FitResult(Result):
             shown=weights_table(self.weights),
             notes=verdict_lines(self.verdicts),
             facts={
-                "device": self.weights.device.slug,
-                "model": self.weights.model,
-                "cases": len(self.observations),
-                "rank": self.estimate.rank,
-                "verdicts": self.verdicts,
-                "weights": self.weights.to_object(),
+                **{"device": self.weights.device.slug, "model": self.weights.model},
+                **{"cases": len(self.observations), "rank": self.estimate.rank},
+                **{"verdicts": self.verdicts, "weights": self.weights.to_object()},
             },
         )
 
@@ -128,29 +125,18 @@ def fit(
     fitted = design.estimate_design(whole, recipe)
     if not fitted.solution.converged:
         raise FitNotConvergedError(f"the solver stopped early: {fitted.solution.message}")
-    corrects = correct and definition.policy is not None
-    held_out = leaving_out.leave_families_out(
-        observations, fitted, recipe, with_correction=corrects
-    )
+    correct = correct and definition.policy is not None
+    held_out = leaving_out.leave_families_out(observations, fitted, recipe, with_correction=correct)
     correction = correction_of(observations, fitted, held_out)
     if correction is not None:
         held_out = leaving_out.take_corrections(held_out)
     quality = fit_quality(fitted, held_out, recipe.model_error)
     is_emitted = definition.policy is None and not definition.named_shape
-    weights = weight_set(
-        observations,
-        fitted,
-        quality,
-        measurements.header,
-        view="source" if view == "structure" and is_emitted else view,
-        caches=caches,
-        correction=correction,
-    )
-    verdicts = [
-        *_judge_design(fitted),
-        _error_verdict(observations, fitted, held_out, quality.coverage),
-        _cases_verdict(observations, counted, kept),
-    ]
+    view = "source" if view == "structure" and is_emitted else view
+    made = observations, fitted, quality, measurements.header
+    weights = weight_set(*made, view=view, caches=caches, correction=correction)
+    verdicts = [*_judge_design(fitted), _cases_verdict(observations, counted, kept)]
+    verdicts.insert(2, _error_verdict(observations, fitted, held_out, quality.coverage))
     if definition.memory is not None:
         verdicts.append(memory_verdict(definition.memory, caches))
     return FitResult(
@@ -194,10 +180,8 @@ def select_readable(
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
-    terms = {
-        name: term.model_copy(update={"lower": max(term.lower or 0.0, 0.0)})
-        for name, term in model.terms.items()
-    }
+    items = model.terms.items()
+    terms = {n: t.model_copy(update={"lower": max(t.lower or 0.0, 0.0)}) for n, t in items}
     return ModelDefinition.model_validate(model.model_copy(update={"terms": terms}).model_dump())
 
 
@@ -239,7 +223,8 @@ def weight_set(
     correction: Correction | None = None,
 ) -> WeightSet:
     """Return the document of a fit."""
-    model = fitted.function.model
+    model, scales = fitted.function.model, fitted.design.scales
+    largest = {n: float(values.max()) for n, values in scales.items() if np.any(values)}
     return WeightSet(
         model=model.name,
         definition=model,
@@ -248,11 +233,7 @@ def weight_set(
         view=view,
         counted_caches=caches,
         weights=_weights(fitted, header.device.device_type),
-        ranges={
-            name: functions.Range(largest=float(values.max()))
-            for name, values in fitted.design.scales.items()
-            if np.any(values)
-        },
+        ranges={name: functions.Range(largest=value) for name, value in largest.items()},
         indistinguishable=fitted.groups,
         quality=quality,
         source=measurement_source(observations, header),
@@ -261,14 +242,12 @@ def weight_set(
     )
 
 
-def measurement_source(
-    observations: Sequence[Observation], header: Header
-) -> functions.MeasurementSource:
+def measurement_source(cases: Sequence[Observation], header: Header) -> functions.MeasurementSource:
     """Say what weights rest on."""
     return functions.MeasurementSource(
-        cases=len(observations),
-        unstable_cases=sum(not case.stable for case in observations),
-        families=tuple(dict.fromkeys(case.family for case in observations)),
+        cases=len(cases),
+        unstable_cases=sum(not case.stable for case in cases),
+        families=tuple(dict.fromkeys(case.family for case in cases)),
         protocol=header.protocol.name,
         recorded_at=header.environment.recorded_at,
     )
@@ -344,8 +323,7 @@ def correction_of(
     return leaving_out.learn_correction(fitted, observations)
 
 
-ERROR_LIMIT = 0.2
-"""In-sample error above which a fit does not describe its own measurements."""
+ERROR_LIMIT = 0.2  # in-sample error above which a fit does not describe its own measurements
 
 HELD_OUT_LIMIT = 0.5
 """Error over families left out above which predictions of new kernels mean little."""
@@ -397,18 +375,13 @@ def _error_verdict(
     """Say how well each family is predicted from the others, and where the fit does worst."""
     errors = fitted.relative_errors
     own = mean_error(errors)
-    worst = ", ".join(
-        f"{observations[i].name} {100 * errors[i]:.0f} %" for i in np.argsort(-errors)[:_WORST]
-    )
+    last = np.argsort(-errors)[:_WORST]
+    worst = ", ".join(f"{observations[i].name} {100 * errors[i]:.0f} %" for i in last)
     message = f"{100 * own.value:.1f} % on the {own.count} cases of the fit (worst: {worst})"
     left_out = [case.relative_error for case in held_out if not math.isnan(case.predicted_s)]
     if not left_out or coverage is None:
-        return Verdict(
-            name="errors",
-            passed=False,
-            message=f"{message}; too few families of kernels are predicted from the others",
-            remedy="measure more families",
-        )
+        message += "; too few families of kernels are predicted from the others"
+        return Verdict(name="errors", passed=False, message=message, remedy="measure more families")
     mean = mean_error(left_out)
     message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their family"
     if left := len(held_out) - len(left_out):
@@ -454,7 +427,7 @@ def _cases_verdict(
     """Name cases whose samples spread too far, and kernels that are not in the fit, with why."""
     known = {case.name for case in fitted}
     unstable = [case.name for case in fitted if not case.stable]
-    caveats = {
+    doubts = {
         f"the samples of {len(unstable)} of {len(fitted)} cases spread too far": unstable,
         "measured but not counted, so not in the fit": [
             case.kernel for case in measured if case.properties is None
@@ -465,11 +438,7 @@ def _cases_verdict(
     }
     return _check(
         "cases",
-        [
-            f"{what}: {some_of([*dict.fromkeys(names)], most=_WORST)}"
-            for what, names in caveats.items()
-            if names
-        ],
+        [f"{what}: {some_of([*dict.fromkeys(n)], most=_WORST)}" for what, n in doubts.items() if n],
         f"all {len(fitted)} cases repeat and are in the fit",
         "measure these again on a quiet machine; see with countperf count why one is not counted",
     )

@@ -37,12 +37,10 @@ from countperf.steps import stepped
 NOISE = 0.1
 """Variance of what a kernel's logarithm has of its own, as a share of what similar ones share."""
 
-LARGEST_LOG = 1.5
-"""Kernels that are off by more say no more than that."""
+LARGEST_LOG = 1.5  # kernels that are off by more say no more than that
 
 FEWEST_KERNELS = 20
-_DIGITS = 2, 1
-"""Decimals of roots and logs."""
+_DIGITS = 2, 1  # decimals of roots and logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,9 +71,8 @@ class _Profiles:
         names, members = np.unique([case.kernel for case in observations], return_inverse=True)
         if names.size < FEWEST_KERNELS or np.any(fitted.predicted_s <= 0):
             return None
-        told = profile(
-            fitted.function.columns, design.counts, design.scaled, fitted.solution.coefficients
-        )
+        unknowns = fitted.solution.coefficients
+        told = profile(fitted.function.columns, design.counts, design.scaled, unknowns)
         means: list[Matrix] = []
         for rows, digits in zip(told, _DIGITS, strict=True):
             sums = np.zeros((names.size, rows.shape[1]))
@@ -152,11 +149,9 @@ def correct_left_out(
     return log_factors
 
 
-Group = tuple[str, ...]
-"""Families that are left out together."""
+Group = tuple[str, ...]  # families that are left out together
 
-LARGEST_FACTOR = 10.0
-"""Factors beyond it count for as much."""
+LARGEST_FACTOR = 10.0  # factors beyond it count for as much
 
 _FEWEST_FAMILIES = 3
 _OVERHEAD = frozenset({"groups", "launches", "passes"})
@@ -203,19 +198,15 @@ def leave_families_out(
     families = tuple(dict.fromkeys(case.family for case in observations))
     groups = [families[i::parts] for i in range(min(parts, len(families)))] if parts else []
     groups = groups or [(family,) for family in families]
-    left_out = leave_out(
-        [case.family for case in observations],
-        near.design if design is None else design,
-        near,
-        replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE)),
-        prior,
-        groups,
-    )
+    labels = [case.family for case in observations]
+    design = near.design if design is None else design
+    recipe = replace(recipe, tolerance=max(recipe.tolerance, _TOLERANCE))
+    left_out = leave_out(labels, design, near, recipe, prior, groups)
     factors = correct_left_out(near, observations, left_out) if with_correction else None
     times = np.full(len(observations), np.nan)
     for part in left_out.values():
         times[~part.outside] = part.times_s
-    with_it = times * np.exp(np.nan if factors is None else factors)
+    others = times * np.exp(np.nan if factors is None else factors)
     cases = [
         HeldOutCase(
             name=case.name,
@@ -223,12 +214,10 @@ def leave_families_out(
             family=case.family,
             measured_s=case.time_s,
             predicted_s=time_s,
-            corrected_s=corrected_s,
+            corrected_s=other_s,
             overhead_only=prior is None and _only_launches(case.counts),
         )
-        for case, time_s, corrected_s in zip(
-            observations, times.tolist(), with_it.tolist(), strict=True
-        )
+        for case, time_s, other_s in zip(observations, times.tolist(), others.tolist(), strict=True)
     ]
     return tuple(sorted(cases, key=lambda case: families.index(case.family)))
 
@@ -267,11 +256,9 @@ def leave_out(
 
 def _only_launches(counts: Mapping[str, CountValue]) -> bool:
     """Tell whether a kernel has no operations and no accesses; its machine code always has some."""
-    return all(
-        name.startswith((CODE, MISS, SPILL)) or name.rpartition(".")[2] in _OVERHEAD
-        for name, count in counts.items()
-        if count
-    )
+    names = [name for name, count in counts.items() if count]
+    code = (CODE, MISS, SPILL)
+    return all(n.startswith(code) or n.rpartition(".")[2] in _OVERHEAD for n in names)
 
 
 def take_corrections(held_out: Iterable[HeldOutCase]) -> tuple[HeldOutCase, ...]:
@@ -343,11 +330,8 @@ def coverage_without_own_family(held_out: Iterable[HeldOutCase]) -> Coverage | N
 def log_ratio(predicted_s: float, measured_s: float) -> float:
     """Return log(predicted / measured), at most a factor of 1000; that for times below zero."""
     worst = functions.WORST_LOG_RATIO
-    return (
-        -worst
-        if predicted_s <= 0
-        else float(np.clip(np.log(predicted_s / measured_s), -worst, worst))
-    )
+    log = -worst if predicted_s <= 0 else np.log(predicted_s / measured_s)
+    return float(np.clip(log, -worst, worst))
 
 
 def conformal_quantile(values: Vector, shares: Vector, level: float, *, units: int) -> float:

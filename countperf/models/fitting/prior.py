@@ -44,12 +44,10 @@ SPREAD = 0.5
 BETWEEN_PLATFORMS = 0.8
 """That of a feature's mean from platform to platform, in units of the spread within one."""
 
-_DEGREES = 4.0
-"""The common spread counts for so many devices where a feature's own is found."""
+_DEGREES = 4.0  # the common spread counts for so many devices where a feature's own is found
 
 _LEAST_SPREAD, _LARGEST_SPREAD = 0.2, 2.0
-_ENOUGH_ALIKE = 2
-"""Number of known devices of a platform from which on they alone are the prior."""
+_ENOUGH_ALIKE = 2  # number of known devices of a platform from which on they alone are the prior
 
 CARRIED = 0.7
 """Share of the known fits' residual of a kernel that is expected of a fit to a new device."""
@@ -57,8 +55,7 @@ CARRIED = 0.7
 _SPEED, _OTHER_SPEED = 0.2, 2.0
 """Standard deviation of the logarithm of a device's speed; of one whose kind no known device is."""
 
-FOLDER = Path(__file__).parent
-"""Place of the documents that ship."""
+FOLDER = Path(__file__).parent  # place of the documents that ship
 
 _MEMORY_TERMS = ("traffic", "misses")
 _LAUNCH = "launch"
@@ -249,11 +246,9 @@ def _spread(values: Vector, variances: Vector, alike: Vector) -> float:
     return float(np.clip(np.sqrt(squares / freedom), _LEAST_SPREAD, _LARGEST_SPREAD))
 
 
-_FOLDS = 6
-"""Into at most so many parts the families of kernels go that are left out together."""
+_FOLDS = 6  # into at most so many parts the families of kernels go that are left out together
 
-_FIRST_SHARE = 0.05
-"""Share of the time that a first guess gives each feature, in the median."""
+_FIRST_SHARE = 0.05  # share of the time that a first guess gives each feature, in the median
 
 _UNLIKE = 1.25
 """Factor of errors over those of other devices from which on a device is called unlike them."""
@@ -336,17 +331,14 @@ class CalibrationResult(Result):
                 "device": self.device.slug,
                 "prior_of_platform": self.is_kin,
                 "complete": self.is_complete,
-                "models": [
-                    {**extract(model, *what[:3]), "written": str(model.path)}
-                    for model in self.models
-                ],
+                "models": [{**extract(m, *what[:3]), "written": str(m.path)} for m in self.models],
             },
         )
 
 
 @designs.on_one_thread
 def fit_with_prior(
-    observations: Sequence[Observation],
+    cases: Sequence[Observation],
     known: KnownModel,
     header: Header,
     *,
@@ -357,22 +349,20 @@ def fit_with_prior(
     """Fit a model to few cases of a device, with a prior; `noise` widens intervals."""
     device = header.device
     definition = known.definition(device, memory)
-    observations = fit_model.select_readable(observations, definition, "structure")
-    design = designs.build_design(observations, definition)
+    cases = fit_model.select_readable(cases, definition, "structure")
+    design = designs.build_design(cases, definition)
     columns = [column for column in known.columns if column[0] in definition.terms]
     design = design.with_columns(tuple(dict.fromkeys((*columns, *design.function.columns))))
     prior = prior_for(known.near(device), device, design.function.columns, guesses(design))
     carried = known.find_residuals(device)
-    off = np.array([carried.get(case.kernel, 0.0) for case in observations])
+    off = np.array([carried.get(case.kernel, 0.0) for case in cases])
     without = replace(design, times_s=design.times_s * np.exp(-off))
     recipe = prior_recipe(known.error)
     fitted = designs.estimate_design(without, recipe, prior=prior)
-    held_out = leave_families_out(
-        observations, fitted, recipe, design=without, prior=prior, parts=_FOLDS
-    )
+    left = leave_families_out(cases, fitted, recipe, design=without, prior=prior, parts=_FOLDS)
     fitted = replace(fitted, design=design)
-    quality = fit_model.fit_quality(fitted, held_out, known.error)
-    expected = known.find_errors_on(device, len({case.kernel for case in observations}))
+    quality = fit_model.fit_quality(fitted, left, known.error)
+    expected = known.find_errors_on(device, len({case.kernel for case in cases}))
     if (own := quality.calibration) is not None:
         factor = 1.0
         if expected is not None:  # intervals are those of other devices, or wider ones
@@ -380,16 +370,8 @@ def fit_with_prior(
             own = own.model_copy(update=errors)
             factor = widening(quality.held_out_error, expected)
         quality = quality.model_copy(update={"calibration": own.widen(factor, noise)})
-    weights = fit_model.weight_set(
-        observations, fitted, quality, header, view="structure", caches=caches
-    )
-    return fit_model.FitResult(
-        weights=weights,
-        verdicts=(),
-        observations=observations,
-        estimate=fitted,
-        held_out=held_out,
-    )
+    weights = fit_model.weight_set(cases, fitted, quality, header, view="structure", caches=caches)
+    return fit_model.FitResult(weights=weights, observations=cases, estimate=fitted, held_out=left)
 
 
 def prior_recipe(error: float) -> Recipe:
@@ -417,8 +399,7 @@ CORE, FAR, MEMORY = GROUPS = ("core", "far", "memory")
 
 _PRIOR = np.array([[1 / 0.5, 0.0, 0.0], [0.0, 1 / 0.3, -1 / 0.3], [0.0, 0.0, 1 / 1.0]])
 """Of the logarithms of factors: they are small, and memory's are alike."""
-_SCATTER = 0.5
-"""Scatter of logarithms of errors that is assumed of weights without one."""
+_SCATTER = 0.5  # scatter of logarithms of errors that is assumed of weights without one
 _STEPS = 20
 
 _IN_MEMORY = re.compile(r"beyond_llc|load_memory")
@@ -440,10 +421,8 @@ def split_time(weights: WeightSet, case: Observation) -> tuple[float, list[float
     parts = charge.scaled * weights.unknowns
     groups = [group_of(feature) for _, feature in weights.function.columns]
     whole = parts.sum() or 1.0
-    shares = [
-        float(sum(p for p, g in zip(parts, groups, strict=True) if g == group) / whole)
-        for group in GROUPS
-    ]
+    pairs = [*zip(parts, groups, strict=True)]
+    shares = [float(sum(p for p, g in pairs if g == one) / whole) for one in GROUPS]
     return float(correct_charge(weights, charge)[0]), shares
 
 
@@ -474,12 +453,9 @@ def rescale_weights(
     `_PRIOR` times their logarithms. Intervals get wider as far as left-out families are predicted
     worse than in the fit, and by `noise` of the times.
     """
-    complete = [
-        case
-        for case in observations
-        if not find_missing(weights, model_inputs(weights.definition, case.counts))
-    ]
-    cases = fit_model.select_readable(complete, weights.definition, "structure")
+    model = weights.definition
+    complete = [c for c in observations if not find_missing(weights, model_inputs(model, c.counts))]
+    cases = fit_model.select_readable(complete, model, "structure")
     split = [split_time(weights, case) for case in cases]
     expected, shares = (np.array(column) for column in zip(*split, strict=True))
     measured = np.array([case.time_s for case in cases])
@@ -493,10 +469,8 @@ def rescale_weights(
         predicted[out] += expected[out] * (shares[out] @ factors)
     if quality is not None:
         now = log_scatter(predicted.tolist(), measured.tolist()) or then
-        changes: dict[str, Any] = {
-            "held_out_error": mean_error(np.abs(predicted / measured - 1.0)).value,
-            "held_out_scatter": now,
-        }
+        error = mean_error(np.abs(predicted / measured - 1.0)).value
+        changes: dict[str, Any] = {"held_out_error": error, "held_out_scatter": now}
         if quality.calibration is not None:
             changes["calibration"] = quality.calibration.widen(max(1.0, now / then), noise)
         quality = quality.model_copy(update=changes)

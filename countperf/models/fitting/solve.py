@@ -36,8 +36,7 @@ RANK_TOLERANCE = 1e-10
 
 _PENALTY = 1e-7
 _NNLS_STEPS = 30
-_FLOOR = 1e-4
-"""Below this share of the measured time, the logarithm goes on as a straight line."""
+_FLOOR = 1e-4  # below this share of the measured time, the logarithm goes on as a straight line
 
 _SEED = 20160713
 _LIFT = 0.03
@@ -58,8 +57,7 @@ _LEAST_SIZE = 1e-3
 _AGREEING = 1e-4
 _AS_GOOD = 1e-6
 """Costs that differ by less are the same, and then an end that converged is preferred."""
-_LONGEST = 2.0
-"""No step changes the logarithm of a weight by more."""
+_LONGEST = 2.0  # no step changes the logarithm of a weight by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +149,11 @@ class Problem:
         if self.recipe.residual == "relative":
             return self.row_weights * (1.0 - ratio)
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            residuals = self.row_weights * np.where(
-                ratio >= self._floor,
-                np.log(np.maximum(ratio, self._floor)),
-                np.log(self._floor) + ratio / self._floor - 1.0,
-            )
+            low = self._floor
+            line = np.log(low) + ratio / low - 1.0
+            logs = np.where(ratio >= low, np.log(np.maximum(ratio, low)), line)
         away = unknowns - (0.0 if self.prior is None else self.prior.mean)
-        return np.concatenate([residuals, self._error * (self._root @ away)])
+        return np.concatenate([self.row_weights * logs, self._error * (self._root @ away)])
 
     def jacobian(self, unknowns: Vector) -> Matrix:
         """Return the derivatives of the residuals, shape (n_residuals, n_weights)."""
@@ -203,10 +199,8 @@ class Problem:
         present = np.count_nonzero(self.matrix, axis=0)
         possible = np.all(np.abs(self.matrix) * np.sqrt(present) <= _MOST_OF_LARGE, axis=1)
         try:  # relative residuals, weights of at least zero
-            target = np.ones(int(possible.sum()))
-            linear = minimize_within_bounds(
-                self.matrix[possible], target, np.maximum(self.low, 0.0)
-            )
+            ones = np.ones(int(possible.sum()))
+            linear = minimize_within_bounds(self.matrix[possible], ones, np.maximum(self.low, 0.0))
         except FitError:
             linear = np.ones_like(self.scale)
         positive = linear[linear > 0]

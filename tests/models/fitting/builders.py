@@ -19,12 +19,8 @@ from countperf.models.shipped import LINEAR
 from tests.models.builders import make_device
 
 TRUE_WEIGHTS = {
-    "flop.add.f32": 3e-12,
-    "flop.special.f32": 2e-11,
-    "gmem.load.32.stride1": 1e-11,
-    "gmem.load.32.1of2": 2e-11,
-    "gmem.store.32.stride1": 1.5e-11,
-    "launches": 4e-6,
+    **{"flop.add.f32": 3e-12, "flop.special.f32": 2e-11, "gmem.load.32.stride1": 1e-11},
+    **{"gmem.load.32.1of2": 2e-11, "gmem.store.32.stride1": 1.5e-11, "launches": 4e-6},
 }
 SIZES = (2**10, 2**14, 2**18)
 
@@ -142,22 +138,13 @@ def measure(
     measurements = [
         Measurement.model_validate(
             {
-                "case": case.name,
-                "kernel": kernel.name,
-                "family": kernel.family,
-                "variant": "",
-                "element_type": "f32",
-                "group_shape": (256, 1),
+                **{"case": case.name, "kernel": kernel.name, "family": kernel.family},
+                **{"variant": "", "element_type": "f32", "group_shape": (256, 1)},
                 "purpose": kernel.purpose,
                 "parameters": {"n": n} if kernel.vector.parameters else {},
-                "recorded_at": "2026-01-01T00:00:00Z",
-                "samples_s": ((case.time_s,),),
-                "dropped": 0,
-                "statistic": "minimum after dropping 0",
-                "time_s": case.time_s,
-                "spread": 0.0,
-                "noise_floor": 0.0,
-                "noise": 0.0,
+                **{"recorded_at": "2026-01-01T00:00:00Z", "samples_s": ((case.time_s,),)},
+                **{"dropped": 0, "statistic": "minimum after dropping 0", "time_s": case.time_s},
+                **{"spread": 0.0, "noise_floor": 0.0, "noise": 0.0},
                 "stable": case.name not in unstable,
                 "settling": "unsettled" if case.name in unstable else "settled",
                 "properties": None if kernel.name in uncounted else kernel.vector.to_document(),

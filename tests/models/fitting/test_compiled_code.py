@@ -20,7 +20,7 @@ from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountingError, FitError, PredictionError
 from countperf.measuring import Measurement, MeasurementSet
-from countperf.models.definition import FeatureSpec, ModelDefinition, Term
+from countperf.models.definition import OVERLAPPED, FeatureSpec, ModelDefinition, Term
 from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
@@ -211,17 +211,11 @@ def test_no_policy_guesses_instructions() -> None:
     counts = {
         "site.free.flat.64x1.flop.add.f32": 64000,
         "site.free.flat.64x1.gmem.load.32.next.l2_reuse": 6400,
-        "site.free.flat.64x1.gmem.store.64.l2_reuse.next": 640,
-        "bytes.group.load.dense": 2**22,
-        "bytes.group.store.dense": 2**22,
-        "bytes.kernel.load": 2**22,
-        "bytes.kernel.store": 2**22,
-        "code.cycles_overlapped": 900,
-        "code.cycles_throughput": 600,
-        "code.sqrt_f32_vector": 7,
-        "code.sqrt_f64_scalar": 5,
-        "groups": 3,
-        "launches": 1,
+        **{"site.free.flat.64x1.gmem.store.64.l2_reuse.next": 640, "bytes.group.load.dense": 2**22},
+        **{"bytes.group.store.dense": 2**22, "bytes.kernel.load": 2**22},
+        **{"bytes.kernel.store": 2**22, "code.cycles_overlapped": 900},
+        **{"code.cycles_throughput": 600, "code.sqrt_f32_vector": 7, "code.sqrt_f64_scalar": 5},
+        **{"groups": 3, "launches": 1},
     }
     inputs = model_inputs(compiled(units=2), counts)
     values = {feature: value for (_, feature), value in inputs.values.items()}
@@ -262,17 +256,12 @@ def test_cases_that_no_processor_can_execute_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("mebibytes", "in_l2", "beyond_llc"), [(48, 1 / 48, 0.5), (24, 1 / 24, 0)])
-def test_memory_hides_work_beyond_l2_and_shares_the_last_level(
-    mebibytes: int, in_l2: float, beyond_llc: float
-) -> None:
+def test_memory_hides_work_beyond_l2(mebibytes: int, in_l2: float, beyond_llc: float) -> None:
     size = mebibytes << 20
     model = compiled(memory=load_hierarchy("amd-zen4"))  # 1 MiB of L2, 24 of 32 MiB of L3
     counts = {
-        "bytes.kernel.load": size,
-        "bytes.group.load.dense": 3 * size,
-        "code.cycles_loop": 4800,
-        "groups": 96,
-        "launches": 1,
+        **{"bytes.kernel.load": size, "bytes.group.load.dense": 3 * size, "code.cycles_loop": 4800},
+        **{"groups": 96, "launches": 1},
     }
     values = {feature: value for (_, feature), value in model_inputs(model, counts).values.items()}
     assert values["cycles_loop_in_l2"] == pytest.approx(4800 * in_l2)
@@ -345,7 +334,7 @@ def test_a_model_that_reads_code_is_not_judged_without_any(work: Any, stored: st
         work(without, weights=stored, model="compiled")
 
 
-def test_without_a_compiler_the_structural_model_predicts_and_says_why(
+def test_without_a_compiler_the_reason_is_said(
     stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fits, "matching_devices", lambda identity: [identity])
@@ -365,3 +354,15 @@ def test_fits_are_listed_with_the_error_of_the_model_that_predicts(
     quality = load_weights(stored, model=model).quality
     assert quality is not None
     assert (row.model, row.held_out_error) == (model, quality.held_out_error)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_code_is_fitted_by_the_cycles_that_it_says(newer: bool) -> None:
+    def with_cycles(line: Measurement) -> Measurement:
+        cycles = dict.fromkeys(("code.cycles", "code.cycles_throughput"), line.parameters["n"])
+        more = {OVERLAPPED: line.parameters["n"]} if newer else {}
+        return line.model_copy(update={"code": {**(line.code or {}), **cycles, **more}})
+
+    some = replace(measured(), measurements=tuple(map(with_cycles, measured())))
+    waiting = countperf.fit(some, model="compiled").weights.definition.derived["waiting_cycles"]
+    assert (OVERLAPPED.replace(".", "_") in waiting) == newer

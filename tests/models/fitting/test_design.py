@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,8 @@ from scipy.optimize import least_squares
 
 from countperf.errors import FitError, FitNotConvergedError
 from countperf.models.definition import CODE
-from countperf.models.fitting.design import (
-    Estimate,
-    Observation,
-    build_design,
-    diagnose,
-    problem_of,
-)
+from countperf.models.fitting import design as designs
+from countperf.models.fitting.design import Observation, build_design, diagnose, problem_of
 from countperf.models.fitting.fit_model import fit, observations_of
 from countperf.models.fitting.solve import solve
 from countperf.models.function import IndistinguishableGroup
@@ -116,7 +112,7 @@ def test_fewer_cases_than_features_leave_relations() -> None:
 
 
 @given(st.permutations(range(17)), st.floats(1e-9, 1e9))
-def test_what_is_told_apart_depends_neither_on_row_order_nor_on_the_unit_of_time(
+def test_what_is_told_apart_depends_on_no_order_nor_unit_of_time(
     order: list[int], unit: float
 ) -> None:
     cases = observe_all() + [
@@ -152,7 +148,7 @@ def _cases(noise: float = 0.0, seed: int = 1) -> list[Observation]:
     return cases
 
 
-def _values(fitted: Estimate) -> dict[str, float]:
+def _values(fitted: designs.Estimate) -> dict[str, float]:
     return dict(zip(fitted.function.keys, fitted.solution.coefficients.tolist(), strict=True))
 
 
@@ -202,10 +198,7 @@ def test_the_jacobian_is_that_of_small_changes() -> None:
 
 def test_weights_that_nothing_tells_apart_share_in_proportion_and_are_named() -> None:
     store = "gmem.store.32.stride1"
-    cases = [
-        replace(case, counts={**case.counts, store: 2 * int(case.counts[NEXT])})
-        for case in _cases()
-    ]
+    cases = [replace(c, counts={**c.counts, store: 2 * int(c.counts[NEXT])}) for c in _cases()]
     fitted = estimate(cases, MODEL, recipe_of(MODEL))
     (group,) = fitted.groups
     assert set(group.features) == {NEXT, store}
@@ -227,22 +220,13 @@ def test_linear_models_end_where_scipy_ends() -> None:
     ]
     fitted = estimate(cases, model, recipe_of(model))
     problem = problem_of(build_design(cases, model), recipe_of(model))
-    reference = least_squares(
-        problem.residuals,
-        np.full(4, 1.0),
-        bounds=(0.0, np.inf),
-        loss="soft_l1",
-        f_scale=0.3,
-        xtol=1e-12,
-        ftol=1e-12,
-    )
+    options: dict[str, Any] = {"loss": "soft_l1", "f_scale": 0.3, "xtol": 1e-12, "ftol": 1e-12}
+    start = np.full(4, 1.0)
+    reference = least_squares(problem.residuals, start, bounds=(0.0, np.inf), **options)
     assert fitted.solution.converged
     assert fitted.solution.coefficients * 1e7 == pytest.approx(
         reference.x / problem.scale * 1e7, rel=1e-3, abs=1e-6
     )
-
-
-# {{{ the whole fit
 
 
 def test_a_fit_that_stops_early_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,10 +246,6 @@ def test_a_term_without_a_finite_value_is_a_fit_error() -> None:
     with pytest.raises(FitError, match="no finite value"):
         fit(measure(), model=model)
 
-
-# }}}
-
-# {{{ fits end at one point wherever they begin, with cases that cannot be among them
 
 SAME = 1e-3
 COSTS = {f"flop.{kind}.f{bits}": 10.0**-i for kind, bits, i in [
@@ -344,6 +324,3 @@ def test_a_shipped_store_is_fitted_alike_from_any_start(with_impossible: bool) -
     assert [end.cost for end in ends] == pytest.approx([best.cost] * len(ends), rel=SAME)
     off, without = (np.median(np.abs(e.residuals[: len(cases)])) for e in (best, alone))
     assert off == pytest.approx(without, rel=0.05)
-
-
-# }}}

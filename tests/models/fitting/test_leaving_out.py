@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,10 +180,7 @@ def test_kernels_that_only_launch_are_known_where_machine_code_is_counted() -> N
 
 
 def test_a_fit_that_stops_early_says_so() -> None:
-    cases = [
-        replace(case, time_s=case.time_s * (1 + number % 3))
-        for number, case in enumerate(observe_all())
-    ]
+    cases = [replace(c, time_s=c.time_s * (1 + n % 3)) for n, c in enumerate(observe_all())]
     model = load_fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
@@ -285,15 +283,9 @@ def kernels(factor: float) -> list[MadeUpKernel]:
     for family, number in product(range(FAMILIES), range(EACH)):
         adds, loads, stores = 2 ** (number + 1) + family, 1 + (family + number) % 4, 1 + family % 3
         prevails = adds * WEIGHTS[ADD] > loads * WEIGHTS[LOAD] + stores * WEIGHTS[STORE]
-        made.append(
-            MadeUpKernel(
-                name=f"k{family}{number}",
-                family=f"f{family}",
-                counts=counts(adds, loads, stores),
-                view="structure",
-                off=factor if prevails else 1.0,
-            )
-        )
+        off = factor if prevails else 1.0
+        fields: dict[str, Any] = {"counts": counts(adds, loads, stores), "view": "structure"}
+        made.append(MadeUpKernel(name=f"k{family}{number}", family=f"f{family}", off=off, **fields))
     return made
 
 

@@ -18,13 +18,8 @@ from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.devices.identity import DeviceIdentity, memory_hierarchy_of
 from countperf.measuring import Header, MeasurementSet
 from countperf.models.definition import ModelDefinition, Term
-from countperf.models.fitting.design import (
-    Design,
-    Estimate,
-    Observation,
-    build_design,
-    estimate_design,
-)
+from countperf.models.fitting import design as designs
+from countperf.models.fitting.design import Design, Estimate, Observation, build_design
 from countperf.models.fitting.fit_model import FitResult, observations_of
 from countperf.models.fitting.prior import (
     BETWEEN_PLATFORMS,
@@ -94,7 +89,7 @@ LOSS_SCALE = 0.3
 
 
 def fitted_to(design: Design, prior: LogPrior, *, error: float) -> Estimate:
-    return estimate_design(design, prior_recipe(error), prior=prior)
+    return designs.estimate_design(design, prior_recipe(error), prior=prior)
 
 
 def logs_of(fitted: Estimate) -> np.ndarray:
@@ -115,12 +110,8 @@ def test_the_minimum_is_that_of_a_general_optimizer() -> None:
         return total / error**2 + float(away @ np.linalg.solve(prior.covariance, away))
 
     fitted = fitted_to(design, prior, error=error)
-    wanted = minimize(
-        objective,
-        prior.mean,
-        method="Nelder-Mead",
-        options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 20000},
-    )
+    options = {"xatol": 1e-7, "fatol": 1e-10, "maxiter": 20000}
+    wanted = minimize(objective, prior.mean, method="Nelder-Mead", options=options)
     cost = fitted.solution.cost * 2 / error**2
     assert cost == pytest.approx(float(wanted.fun), rel=1e-6)
     assert logs_of(fitted) == pytest.approx(wanted.x, abs=1e-3)
@@ -250,12 +241,8 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def _fitted(known: KnownModel, speed: float = 2.0, noise: float = 0.0) -> FitResult:
     new = _device("new", POCL)
     return fit_with_prior(
-        _cases(speed, 9)[:MEASURED],
-        known,
-        HEADER.model_copy(update={"device": new}),
-        memory=memory_hierarchy_of(new),
-        caches=DEFAULT_CACHES,
-        noise=noise,
+        *(_cases(speed, 9)[:MEASURED], known, HEADER.model_copy(update={"device": new})),
+        **{"memory": memory_hierarchy_of(new), "caches": DEFAULT_CACHES, "noise": noise},
     )
 
 
@@ -284,16 +271,9 @@ def test_weights_are_nearer_to_the_truth_and_predictions_are_of_the_raw_times() 
 @pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 @pytest.mark.parametrize("expected", [True, False])
-def test_intervals_grow_where_a_device_is_unlike_others_and_by_noise(
-    noise: float, *, expected: bool
-) -> None:
-    errors = ExpectedErrors(
-        kernels=6,
-        log_error_90=0.3,
-        log_error_95=0.4,
-        typical_error=0.1,
-        typical_held_out_error=1e-4,
-    )
+def test_intervals_grow_with_unlikeness_and_noise(noise: float, *, expected: bool) -> None:
+    sizes = {"log_error_90": 0.3, "log_error_95": 0.4, "typical_error": 0.1}
+    errors = ExpectedErrors(kernels=6, typical_held_out_error=1e-4, **sizes)
     known = _known([POCL, POCL])
     known = known.model_copy(update={"errors": (errors,) if expected else ()})
     fits = [_fitted(known, noise=size).weights.quality for size in (0.0, noise)]
@@ -302,8 +282,6 @@ def test_intervals_grow_where_a_device_is_unlike_others_and_by_noise(
         assert before == pytest.approx(0.9)  # 3 times at most
     assert after == pytest.approx(math.hypot(before, NORMAL_QUANTILES[0.9] * noise))
 
-
-# {{{ the prior of a new device
 
 COLUMN = ("traffic", "bytes.group.load.dense")
 
@@ -395,9 +373,6 @@ def test_kernels_that_ship_can_be_measured() -> None:
         assert bytes_in_all == sorted(bytes_in_all)
 
 
-# }}}
-
-
 FITS = Path(__file__).parents[3] / "fits"
 
 
@@ -477,9 +452,7 @@ def test_a_calibration_is_not_worse_than_what_ships_for_the_device(
     assert calibrated.source.cases == len(measured)
 
 
-def test_intervals_of_a_calibration_grow_with_its_errors(
-    cases: list[Observation], header: Header
-) -> None:
+def test_intervals_grow_with_errors(cases: list[Observation], header: Header) -> None:
     weights = load_weights("pocl-epyc-zen5", model="structural")
     noisy = [replace(c, time_s=c.time_s * 2.5 ** (n % 2 * 2 - 1)) for n, c in enumerate(cases)]
     usual, wider = (rescale_weights(weights, some, header).quality for some in (cases, noisy))

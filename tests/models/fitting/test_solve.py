@@ -56,9 +56,7 @@ def test_certified_values_follow_from_the_data_in_rational_arithmetic(problem: P
     list(zip(PROBLEMS, (12, 10, 9, 11, 9, 7, 5), strict=True)),
     ids=[problem.name for problem in PROBLEMS],
 )
-def test_coefficients_and_standard_errors_reach_the_certified_ones(
-    problem: Problem, digits: int
-) -> None:
+def test_what_is_found_reaches_the_certified_values(problem: Problem, digits: int) -> None:
     solution = least_squares(*_arrays(problem))
     assert solution.rank == len(problem.coefficients)
     assert solution.coefficients == pytest.approx(problem.coefficients, rel=10.0**-digits)
@@ -93,9 +91,7 @@ def test_random_problems_of_full_rank_agree_with_rational_arithmetic(
 
 
 @given(_SMALL_INTEGERS, st.lists(st.integers(-12, 12), min_size=3, max_size=3))
-def test_units_of_the_columns_change_nothing_but_units(
-    matrix: NDArray[np.int64], exponents: list[int]
-) -> None:
+def test_units_of_columns_change_no_more(matrix: NDArray[np.int64], exponents: list[int]) -> None:
     assume(np.linalg.matrix_rank(matrix) == 3)
     units = 10.0 ** np.array(exponents)
     target = np.arange(1.0, 8.0)
@@ -131,9 +127,7 @@ def test_few_rows_have_no_covariance_and_the_solution_of_smallest_norm() -> None
     np.full(8, 2.0),
 )
 @settings(deadline=None)
-def test_bounded_solutions_agree_with_an_independent_solver(
-    matrix: NDArray[np.float64], target: NDArray[np.float64]
-) -> None:
+def test_bounds_agree_with_nnls(matrix: NDArray[np.float64], target: NDArray[np.float64]) -> None:
     condition = np.linalg.cond(matrix)
     assume(condition < 1e3)
     solution = least_squares(matrix, target, nonnegative=True)
@@ -146,9 +140,7 @@ def test_bounded_solutions_agree_with_an_independent_solver(
 
 @pytest.mark.parametrize("rows", [3, 5, 40], ids=["wide", "square", "tall"])
 @pytest.mark.parametrize("lower", [0.0, -0.25, (-np.inf, 0.125, 0.0, -np.inf, 0.5)])
-def test_quick_bounded_solutions_agree_with_an_independent_solver(
-    rows: int, lower: float | tuple[float, ...]
-) -> None:
+def test_quick_bounds_agree_with_lsq_linear(rows: int, lower: float | tuple[float, ...]) -> None:
     random = np.random.default_rng(rows)
     matrix, target = random.normal(size=(rows, 5)), random.normal(size=rows)
     low = np.broadcast_to(lower, 5)

@@ -67,12 +67,8 @@ def measured() -> MeasurementSet:
         vector = count_kernel(entry(name).build(), view="structure").to_document()
         for values in some:
             sizes = _sizes(name, values)
-            line = Measurement.from_samples(
-                entry(name).case_at(**sizes),
-                [[_time_s(name, sizes)] * 3],
-                dropped=1,
-                properties=vector,
-            )
+            case, times = entry(name).case_at(**sizes), [[_time_s(name, sizes)] * 3]
+            line = Measurement.from_samples(case, times, dropped=1, properties=vector)
             purpose = "test" if name == JUDGED else "measurement"
             lines.append(line.model_copy(update={"purpose": purpose}))
     return replace(measure(), measurements=tuple(lines))
