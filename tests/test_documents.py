@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.cli import main
 from countperf.documents import (
     Document,
     Part,
@@ -144,16 +143,6 @@ def test_the_largest_integers_are_read_and_lines_keep_their_number() -> None:
     assert parse_json(f"[{2**64 - 1}, {-(2**63)}]") == [2**64 - 1, -(2**63)]
     with pytest.raises(DocumentError, match="line 17, column 2"):
         parse_json("{", first_line=17)
-
-
-def test_a_document_that_is_nonsense_is_one_line_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "vector.json"
-    path.write_text('{"format": "countperf-property-vector", "version": ' + "1" * 5000 + "}")
-    assert main(["count", str(path)]) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"countperf: {path}: the integer 1111")
 
 
 def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
