@@ -151,7 +151,6 @@ class Table:
         rows: list[Sequence[str]] = list(self.rows)
         if len(rows) > most:
             rows[(most + 1) // 2 : len(rows) - most // 2] = [["..."] * len(self.rows[0])]
-
         titles = self.header or self.titles or ("",) * len(rows[0])
 
         def row(cells: Sequence[str], tag: str) -> str:

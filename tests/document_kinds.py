@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import countperf
 from countperf.api import kernels
@@ -68,29 +69,18 @@ def kinds() -> tuple[Kind, ...]:
         "log": [{"stage": "check", "outcome": "done", "seconds": 1.5, "said": "right"}],
     }
     described = (_CATALOG / "nvidia-gtx-970.toml").read_bytes()
-    choice = SizeChoice(
-        family="fake", variant="plain", element_type="f32", exponents=(4, 5), run_s=(1.0, 2.0)
-    )
-    sizes = SizeCalibration(
-        device=IDENTITY,
-        limits=SizeLimits(launch_overhead_s=1e-5, memory_bytes=2**30),
-        choices=(choice,),
-    )
+    of: Any = {"family": "fake", "variant": "plain", "element_type": "f32"}
+    choice = SizeChoice(**of, exponents=(4, 5), run_s=(1.0, 2.0))
+    limits = SizeLimits(launch_overhead_s=1e-5, memory_bytes=2**30)
+    sizes = SizeCalibration(device=IDENTITY, limits=limits, choices=(choice,))
     with tempfile.TemporaryDirectory() as folder:
         lines, journal = Path(folder) / "set.jsonl", Path(folder) / "search.jsonl"
         measured.write_file(lines)
         search(scripted(), store=journal)
-        of_lines = (
-            Kind("measurements", lines.read_bytes(), _use_measurements, ".jsonl"),
-            Kind(
-                "search",
-                journal.read_bytes(),
-                lambda path: search(scripted(), store=path),
-                ".jsonl",
-            ),
-        )
+        measurements, searched = lines.read_bytes(), journal.read_bytes()
     return (
-        *of_lines,
+        Kind("measurements", measurements, _use_measurements, ".jsonl"),
+        Kind("search", searched, lambda path: search(scripted(), store=path), ".jsonl"),
         Kind("weights", weights.write_text().encode(), _use_weights),
         Kind("shipped weights", _shipped("linear.json").read_bytes(), _use_weights),
         Kind("evaluation", _short("evaluation.json", 3, "cases"), _use_evaluation),
@@ -103,9 +93,7 @@ def kinds() -> tuple[Kind, ...]:
         Kind("device description", described, load_device, ".toml"),
         Kind("characterization", _characterization(), Characterization.read_file),
         Kind("property vector", json.dumps(_VECTOR).encode(), _use_vector),
-        Kind(
-            "model", _MODEL.encode(), lambda path: load_fitted_model(str(path)).to_object(), ".toml"
-        ),
+        Kind("model", _MODEL.encode(), _use_model, ".toml"),
         Kind("campaign's progress", json.dumps(progress).encode(), _use_progress),
     )
 
@@ -122,22 +110,14 @@ def _short(name: str, kept: int, field: str) -> bytes:
 
 def _measured() -> MeasurementSet:
     samples = [[9.0, 1.0, 1.5, 2.0], [9.0, 1.25, 1.5, 1.5]]
+    more: Any = {"dropped": 1, "properties": _VECTOR, "host_overhead_s": 1e-5}
+    more["code"] = {"code.load_vector": 12}
+    cases = (make_case(n=n) for n in (16, 32))
+    failed: Any = {**case_fields(make_case(n=64)), "recorded_at": "", "stage": "build"}
     return MeasurementSet(
         header=Header(device=IDENTITY, protocol=PROTOCOL, environment=_ENVIRONMENT),
-        measurements=tuple(
-            Measurement.from_samples(
-                make_case(n=n),
-                samples,
-                dropped=1,
-                properties=_VECTOR,
-                host_overhead_s=1e-5,
-                code={"code.load_vector": 12},
-            )
-            for n in (16, 32)
-        ),
-        failures=(
-            FailedCase(**case_fields(make_case(n=64)), recorded_at="", stage="build", reason="no"),
-        ),
+        measurements=tuple(Measurement.from_samples(case, samples, **more) for case in cases),
+        failures=(FailedCase(**failed, reason="no"),),
         resumptions=(Resumption(environment=_ENVIRONMENT, again={"fake/n=16": 1.5}),),
     )
 
@@ -178,6 +158,10 @@ def _use_weights(path: Path) -> object:
     vector = PropertyVector.from_mapping({"groups": "[n] -> { n : n > 0 }", "launches": 1})
     prediction = weights.predict(vector, n=1024)
     return weights.to_object(), prediction.breakdown, prediction.interval_s
+
+
+def _use_model(path: Path) -> object:
+    return load_fitted_model(str(path)).to_object()
 
 
 def _use_evaluation(path: Path) -> object:

@@ -1,10 +1,4 @@
-"""Mutations of every kind of document, and what must become of each: read or refused.
-
-A mutation is nonsense if no reader may accept it: text that is no JSON or TOML, numbers that are
-not finite or larger than any count, fields that are given twice, unknown fields, values of another
-type, and negative values where there is no such time, size or number. Other mutations, such as
-another letter of a text, may be accepted. Neither may end in anything but an error of countperf.
-"""
+"""Mutations of every kind of document, read or refused; nonsense is what no reader may accept."""
 
 from __future__ import annotations
 
@@ -102,22 +96,17 @@ def _parsed(kind: Kind, rng: random.Random) -> tuple[Any, Callable[[Any], str]]:
     lines = text.splitlines()
     number = rng.randrange(len(lines))
     before, after = lines[:number], lines[number + 1 :]
-    return json.loads(lines[number]), lambda value: "\n".join(
-        [*before, json.dumps(value), *after, ""]
-    )
+    write = lambda value: "\n".join([*before, json.dumps(value), *after, ""])  # noqa: E731
+    return json.loads(lines[number]), write
 
 
 def _toml(value: Any) -> str:
-    match value:
-        case dict():
-            items = (f"{json.dumps(name)} = {_toml(item)}" for name, item in value.items())
-            return "{ " + ", ".join(items) + " }"
-        case list():
-            return "[" + ", ".join(map(_toml, value)) + "]"
-        case bool() | str():
-            return json.dumps(value)
-        case _:
-            return repr(value)
+    if isinstance(value, dict):
+        items = (f"{json.dumps(name)} = {_toml(item)}" for name, item in value.items())
+        return "{ " + ", ".join(items) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value) if isinstance(value, bool | str) else repr(value)
 
 
 def _all(value: Any, path: Path_ = ()) -> Iterator[tuple[Path_, Any]]:

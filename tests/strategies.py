@@ -1,14 +1,11 @@
-"""Hypothesis strategies that generate Loopy kernels, and the description they generate.
-
-Three families: loop nests (affine bounds, conditions, reductions, tilings, hardware axes), kernels
-that stage tiles in local memory by hand between barriers, and stencils with prefetched halos.
-Subscripts stay inside their arrays at the sizes given with a kernel.
-"""
+"""Strategies for Loopy kernels whose subscripts stay inside their arrays at the given sizes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import islpy as isl
@@ -29,14 +26,8 @@ _SILENCED = (
 _TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
 
 LOOPY_REFUSALS = (
-    lp.LoopyError,
-    isl.Error,
-    CycleError,
-    RuntimeError,
-    AssertionError,
-    ValueError,
-    KeyError,
-    CountingError,
+    *(lp.LoopyError, isl.Error, CycleError, RuntimeError),
+    *(AssertionError, ValueError, KeyError, CountingError),
 )
 """Errors of building and scheduling a kernel with Loopy; the last says that Loopy failed."""
 
@@ -76,11 +67,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCase:
-    """A kernel, and sizes at which it is small enough to be interpreted.
-
-    Footprints are `simple` where subscripts and loops are: their utilization classes are compared
-    too.
-    """
+    """A kernel, and sizes to interpret it at; classes of `simple` footprints are compared, too."""
 
     domains: tuple[str, ...]
     statements: tuple[Statement, ...]
@@ -121,32 +108,26 @@ class KernelCase:
     def _sizes(self) -> list[Any]:
         texts = [*self.domains, self.assumptions, *(e for a in self.arrays for e in a.shape)]
         texts += [s.target + s.expression + "".join(s.conditions) for s in self.statements]
-        used = [name for name in "nm" if any(_mentions(text, name) for text in texts)]
+        used = [name for name in "nm" if any(re.search(rf"\b{name}\b", text) for text in texts)]
         return [lp.ValueArg(name, np.int32) for name in used]
 
 
 def _assignment(name: str, statement: Statement) -> Any:
-    predicates: Any = frozenset(map(parse, statement.conditions))
     return lp.Assignment(
         statement.target,
         statement.expression,
         id=statement.id or name,
         within_inames=statement.within,
-        predicates=predicates,
+        predicates=frozenset(map(parse, statement.conditions)),  # pyright: ignore[reportArgumentType]
         depends_on=statement.after,
     )
-
-
-def _mentions(text: str, name: str) -> bool:
-    letters = "".join(c if c.isalnum() or c == "_" else " " for c in text)
-    return name in letters.split()
 
 
 def _declared(array: Array) -> Any:
     if array.space == "global":
         return lp.GlobalArg(array.name, _TYPES[array.dtype], shape=array.shape, order=array.order)
     space = lp.AddressSpace.LOCAL if array.space == "local" else lp.AddressSpace.PRIVATE
-    shape = tuple(int(e) for e in array.shape)
+    shape = tuple(map(int, array.shape))
     return lp.TemporaryVariable(array.name, _TYPES[array.dtype], shape=shape, address_space=space)
 
 
@@ -167,6 +148,10 @@ def _text(reach: Reach) -> str:
 _SIZE_REACH = {"n": _reach(1, 0, 0), "m": _reach(0, 1, 0)}
 
 
+def _pick(draw: st.DrawFn, choices: Sequence[Any]) -> Any:
+    return draw(st.sampled_from(choices))
+
+
 class _Nest:
     """Draws one loop nest with its statements."""
 
@@ -176,15 +161,14 @@ class _Nest:
         self.depth = self.pick([1, 2, 2, 3] if self.is_simple else [1, 2, 2, 3, 3, 4])
         self.inames = [f"i{k}" for k in range(self.depth)]
         self.reach: dict[str, Reach] = {}
-        self.is_constant: dict[str, bool] = {}
-        self.conditions: dict[str, str] = {}
+        self.is_constant, self.conditions = dict[str, bool](), dict[str, str]()
         self.parents: dict[str, set[str]] = {}
         self.arrays: dict[str, tuple[str, list[Reach]]] = {}
         self.scalings = 0
         self.flavor = self.pick(["f32", "f32", "f64", "mixed", "i32", "i64"])
 
     def pick(self, choices: Sequence[Any]) -> Any:
-        return self.draw(st.sampled_from(choices))
+        return _pick(self.draw, choices)
 
     def number(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
@@ -252,11 +236,8 @@ class _Nest:
         if self.draw(st.booleans()):
             rows = " and ".join(self.conditions[x] for x in self.inames)
             return (f"[n, m] -> {{ [{', '.join(self.inames)}] : {rows} }}",)
-        result: list[str] = []
-        for x in self.inames:
-            names = ", ".join(["n", "m", *sorted(self.parents[x])])
-            result.append(f"[{names}] -> {{ [{x}] : {self.conditions[x]} }}")
-        return tuple(result)
+        names = {x: ", ".join(["n", "m", *sorted(self.parents[x])]) for x in self.inames}
+        return tuple(f"[{names[x]}] -> {{ [{x}] : {self.conditions[x]} }}" for x in self.inames)
 
     # --- expressions
 
@@ -323,13 +304,10 @@ class _Nest:
         """Return an arithmetic expression."""
         if depth > 2 or self.chance(3):
             kinds = ["load"] * 5 + ["constant"] + (["name"] if inames and depth else [])
-            match self.pick(kinds):
-                case "load":
-                    return self.load(inames)
-                case "constant":
-                    return self.constant() if depth else self.load(inames)
-                case _:
-                    return self.pick(inames)
+            kind = self.pick(kinds)
+            if kind == "name":
+                return self.pick(inames)
+            return self.constant() if kind == "constant" and depth else self.load(inames)
 
         def part() -> str:
             return self.expression(inames, depth + 1)
@@ -495,9 +473,7 @@ def loop_nests(draw: st.DrawFn) -> KernelCase:
 def staged_tiles(draw: st.DrawFn) -> KernelCase:
     """Kernels that fill a local array, wait, and read what other items wrote, maybe in loops."""
 
-    def pick(choices: Sequence[Any]) -> Any:
-        return draw(st.sampled_from(choices))
-
+    pick = partial(_pick, draw)
     width, two = pick([2, 3, 4]), pick([False, False, True])
     dtype = pick(["f32", "f64", "i32"])
     locals_ = ["l0", "l1"] if two else ["l0"]
@@ -567,11 +543,8 @@ def staged_tiles(draw: st.DrawFn) -> KernelCase:
 def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
     """Stencils on one or two axes whose tile and halo are fetched into local memory."""
 
-    def pick(choices: Sequence[Any]) -> Any:
-        return draw(st.sampled_from(choices))
-
-    rank = pick([1, 2])
-    dtype = pick(["f32", "f64"])
+    pick = partial(_pick, draw)
+    rank, dtype = pick([1, 2]), pick(["f32", "f64"])
     inames = [f"i{k}" for k in range(rank)]
     widths = [pick([2, 4, 8] if rank == 1 else [2, 4]) for _ in inames]
     halo = pick([0, 1, 2])
@@ -583,15 +556,13 @@ def prefetched_stencils(draw: st.DrawFn) -> KernelCase:
     ]
     terms = [f"{pick(['', '4*', '-1*'])}a[{index}]" for index in indices]
     operators = [pick([" + ", " - ", " * "]) for _ in terms[1:]] + [""]
-    expression = "".join(t + o for t, o in zip(terms, operators, strict=True))
-    sizes = "nm"[:rank]
-    divides = pick([True, True, False])
+    expression = "".join(map("".join, zip(terms, operators, strict=True)))
+    sizes, divides = "nm"[:rank], pick([True, True, False])
     divided = " and ".join(
         f"{s} >= {w}" + (f" and {s} mod {w} = 0" if divides else "")
         for s, w in zip(sizes, widths, strict=True)
     )
-    second = widths[1] if rank == 2 else 1
-    rest = 0 if divides else 1
+    second, rest = widths[1] if rank == 2 else 1, 0 if divides else 1
     rows = " and ".join(f"0 <= {x} < {s}" for x, s in zip(inames, sizes, strict=True))
     return KernelCase(
         domains=(f"[{', '.join(sizes)}] -> {{ [{', '.join(inames)}] : {rows} }}",),

@@ -14,9 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.cli import main
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION
-from countperf.counting.vector import PropertyVector
 from countperf.documents import (
     Document,
     Part,
@@ -148,16 +145,6 @@ def test_the_largest_integers_are_read_and_lines_keep_their_number() -> None:
         parse_json("{", first_line=17)
 
 
-def test_a_document_that_is_nonsense_is_one_line_on_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "vector.json"
-    path.write_text('{"format": "countperf-property-vector", "version": ' + "1" * 5000 + "}")
-    assert main(["count", str(path)]) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"countperf: {path}: the integer 1111")
-
-
 def test_a_missing_file_and_a_binary_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"abc\xff")
     with pytest.raises(DocumentError, match="No such file"):
@@ -215,29 +202,6 @@ def test_documents_are_read_and_mutated_ones_read_or_refused(kind: Kind, tmp_pat
     results = [(mutant.change, *outcome_of(mutant, tmp_path)) for mutant in some]
     assert [row for row in results if row[1] not in ("refused", "accepted")] == []
     assert sum(outcome == "refused" for _, outcome, _ in results) > _EACH // 3
-
-
-_GUARDS = "assumption_guards"
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"counting_rules": COUNTING_RULES_VERSION + 1}, "$.counting_rules"),
-        ({_GUARDS: [{"nonnegative": ["n - 16"]}, {"zero": 3}]}, f"$.{_GUARDS}[1].zero"),
-        ({_GUARDS: [{"nonnegative": "n - 16"}]}, f"$.{_GUARDS}[0].nonnegative"),
-        ({_GUARDS: [{"positive": ["n"]}]}, f"$.{_GUARDS}[0].positive"),
-        ({_GUARDS: [{"nonnegative": ["n ->"]}]}, f"$.{_GUARDS}[0].nonnegative[0]"),
-        ({_GUARDS: {"n": 1}}, f"$.{_GUARDS}"),
-        ({_GUARDS: None}, f"$.{_GUARDS}"),
-    ],
-)
-def test_bad_fields_of_counts_are_named(changes: dict[str, Any], field: str) -> None:
-    document = PropertyVector.from_mapping({"groups": "[n] -> { n }"}).to_document()
-    with pytest.raises(DocumentError) as caught:
-        PropertyVector.from_document({**document, **changes})
-    assert caught.value.field == field
-    assert ("by a newer countperf" in str(caught.value)) is ("counting_rules" in changes)
 
 
 @pytest.mark.parametrize(

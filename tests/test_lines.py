@@ -180,20 +180,6 @@ def test_compressed_files_are_read_and_written_as_plain_ones(plain: Path, tmp_pa
     assert MeasurementSet.read_file(first) == measured
 
 
-def test_a_damaged_line_is_told_as_in_the_plain_file(plain: Path) -> None:
-    good = plain.read_bytes()
-    end = good.index(b"\n", 20000)
-    plain.write_bytes(good[:end] + b"}" + good[end:])
-    packed = _compressed(plain)
-    errors: list[DocumentError] = []
-    for path in (plain, packed):
-        with pytest.raises(DocumentError) as caught:
-            MeasurementSet.read_file(path)
-        errors.append(caught.value)
-    of_plain, of_packed = errors
-    assert of_packed.line == of_plain.line
-
-
 @pytest.mark.parametrize(
     "damage",
     [

@@ -346,7 +346,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         }
         return cls(read, kernel=kernel, view=view)
 
-    def mapped(
+    def map_counts(
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
@@ -355,11 +355,11 @@ class PropertyVector(Result, Mapping[str, Count]):
         )
         mapped._at_sizes = self._at_sizes
         if (anew := self._anew) is not None:
-            mapped._anew = lambda sizes: anew(sizes).mapped(function)
+            mapped._anew = lambda sizes: anew(sizes).map_counts(function)
         return mapped
 
     def _change(self, **attributes: Any) -> PropertyVector:
-        changed = self.mapped(lambda known: known)
+        changed = self.map_counts(lambda known: known)
         changed.__dict__.update(attributes)
         return changed
 
@@ -376,11 +376,11 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the vector with counts that have no formula, whose names begin with the roots."""
         return self._change(_at_sizes={**self._at_sizes, roots: counts})
 
-    def emitted(self) -> PropertyVector:
+    def take_source_view(self) -> PropertyVector:
         """Return the source's view of a vector of the structure view; others as they are."""
         if self.view != "structure":
             return self
-        emitted = self.mapped(
+        emitted = self.map_counts(
             lambda counts: {n: c for n, c in counts.items() if taxonomy.is_emitted(n)}
         )
         emitted.view, emitted.caches = "source", None
@@ -425,7 +425,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Return the parameters as Python integers or int64 arrays, checked as in `evaluate`."""
         given = merge_sizes(parameters, more)
         idle = self._idle if len(given) < len(self.parameters) else ()
-        return self._sizes.checked(given, idle=idle, held=self.ranges, arrays=True)
+        return self._sizes.check_values(given, idle=idle, held=self.ranges, arrays=True)
 
     @property
     def _idle(self) -> frozenset[str]:

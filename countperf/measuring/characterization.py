@@ -146,8 +146,6 @@ INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
 )
 """The classes that are measured, most wanted first."""
 
-# --- running them
-
 _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
 _GROUP = 256
@@ -447,9 +445,6 @@ def characterize(
         left_out=left_out,
         parameters=describe_device(device, findings),
     )
-
-
-# --- the device's document
 
 
 def describe_device(device: Device, findings: Iterable[Finding]) -> described.DeviceParameters:

@@ -32,11 +32,8 @@ _RUNS = 4
 _HOPELESS_FACTOR = 10
 
 Sizable = Any
-"""A kernel whose sizes are selected, as the catalogue's are: with family, variant, element type.
-
-Its ``case(p)`` is that of a size; of the ``exponents`` p, smallest first, one is chosen, and
-measured with each of ``exponent_steps`` added.
-"""
+"""A kernel as the catalogue's are: of its ``exponents`` p, smallest first, one is chosen, and its
+``case(p)`` is measured with each of ``exponent_steps`` added."""
 
 
 class SizeLimits(Part):

@@ -383,8 +383,8 @@ def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -
 @pytest.mark.device
 def test_a_computed_subscript_is_launched_if_the_user_says_so(device: Device) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
-    options = {"make_arguments": _make_identity_indices, "statistics": {"x": "stride1"}, **FORCED}
-    options["runner"] = KernelRunner.open(device)
+    options: dict[str, Any] = {"make_arguments": _make_identity_indices, **FORCED}
+    options |= {"runner": KernelRunner.open(device), "statistics": {"x": "stride1"}}
     with pytest.raises(errors.KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)
     assert time_kernel(swapping, n=64, unchecked=True, **options).sizes

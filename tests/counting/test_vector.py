@@ -11,6 +11,7 @@ import pytest
 
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.keys import Granularity
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import (
     GROUP_SHAPE,
     Count,
@@ -150,6 +151,21 @@ def test_bad_parameters_are_named(given: dict[str, Any], parameter: str, message
         (lambda d: d.pop("counts"), "$.counts"),
         (lambda d: d["counts"]["launches"]["terms"].append(IMPORT), "$.counts.launches.terms"),
         (lambda d: d.update(parameters=None), "$.parameters"),
+        (lambda d: d.update(counting_rules=COUNTING_RULES_VERSION + 1), "$.counting_rules"),
+        *(
+            (
+                lambda d, guards=guards: d.update(assumption_guards=guards),
+                f"$.assumption_guards{at}",
+            )
+            for guards, at in (
+                ([{"nonnegative": ["n - 16"]}, {"zero": 3}], "[1].zero"),
+                ([{"nonnegative": "n - 16"}], "[0].nonnegative"),
+                ([{"positive": ["n"]}], "[0].positive"),
+                ([{"nonnegative": ["n ->"]}], "[0].nonnegative[0]"),
+                ({"n": 1}, ""),
+                (None, ""),
+            )
+        ),
     ],
 )
 def test_damaged_documents_are_refused_by_field(change: Any, field: str) -> None:
@@ -159,6 +175,7 @@ def test_damaged_documents_are_refused_by_field(change: Any, field: str) -> None
     with pytest.raises(DocumentError) as caught:
         PropertyVector.from_document(document)
     assert caught.value.field == field
+    assert ("by a newer countperf" in str(caught.value)) is (field == "$.counting_rules")
 
 
 def test_counts_that_are_zero_are_left_out() -> None:
@@ -234,7 +251,7 @@ def _scale() -> lp.TranslationUnit:
 
 
 def test_items_and_rows_are_symbolic_counts() -> None:
-    vector = count_kernel(_scale(), view="structure").mapped(lambda c: {**c, **group_shape(c)})
+    vector = count_kernel(_scale(), view="structure").map_counts(lambda c: {**c, **group_shape(c)})
     for n, m in ((16, 4), (17, 9), (1000, 3)):
         values = vector.evaluate(n=n, m=m)
         groups = -(-n // 16) * -(-m // 4)

@@ -53,28 +53,6 @@ def _program(*formulas: Formula | Recurrence, target: tuple[Extent | int, ...]) 
     )
 
 
-def test_a_formula_sums_each_term_on_its_own() -> None:
-    formula = Formula(
-        target="r[n - 1 - i]", terms=("a[i, k]", "2.0"), result="{0} - {1} * i", summed=("k",)
-    )
-    a = np.arange(6.0).reshape(2, 3)
-    got = _program(formula, target=(Extent("n"),)).expected({"a": a}, {"n": 2})
-    np.testing.assert_array_equal(got["r"], [12 - 6.0, 3.0])
-
-
-def test_a_recurrence_updates_its_states_in_turn() -> None:
-    recurrence = Recurrence(
-        target="r[i]",
-        states=(("1.0", "0.5 * s0 + a[i, k]"), ("a[i, 0]", "fmax(s1, a[i, k]) + k")),
-        loop="k",
-        result="s0 + 100.0 * s1",
-    )
-    a = np.array([[1.0, 2.0, 8.0], [4.0, 4.0, 4.0]])
-    got = _program(recurrence, target=(Extent("n"),)).expected({"a": a}, {"n": 2})
-    first = [((0.5 + 1) / 2 + 2) / 2 + 8, ((0.5 + 4) / 2 + 4) / 2 + 4]
-    np.testing.assert_array_equal(got["r"], np.array(first) + 100 * np.array([10.0, 7.0]))
-
-
 def test_a_recurrence_stores_its_parts_first_and_chooses_for_each_element() -> None:
     recurrence = Recurrence(
         target="r[i]",

@@ -28,7 +28,7 @@ from countperf.mechanistic.roofline import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
-from tests.kernels import made
+from tests.kernels import in_groups, made
 from tests.printing import object_of, text_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -193,7 +193,7 @@ def test_launches_add_up() -> None:
         unit = made("i<n, j<n", list(lines), "x,y,z f32 n; n i32", assumptions=whole)
         for name in "ij":
             if any(f"[{name}]" in line for line in lines):
-                unit = profiled.spread(unit, name, 64)
+                unit = in_groups(unit, f"{name}:64")
         answers = predict_all(unit, GTX_970, {"n": 6400}, profile_options=OPTIONS)
         return {name: float(made.time_s) for name, made in answers.predictions.items()}
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from countperf.api.mechanistic_models import sweep as sweep_kernel
-from countperf.devices.discovery import find_device
 from countperf.devices.parameters import load_device
-from countperf.errors import DeviceError, ModelNotApplicableError, ParameterError
+from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.from_kernel import profile_kernel
 from countperf.mechanistic.occupancy import unused_local_bytes
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
@@ -79,11 +78,8 @@ def test_local_memory_leaves_these_numbers_of_groups() -> None:
 
 
 @pytest.mark.device
+@pytest.mark.usefixtures("pocl")
 def test_a_kernel_is_timed_over_resident_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    try:
-        find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
     once = PROTOCOL.with_values(rounds=1, separation_s=0.0, extra_rounds=0)
     monkeypatch.setattr("countperf.api.timing.TIMING", once)
     described = load_device("pocl-epyc-zen5").with_values(
