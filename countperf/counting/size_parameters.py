@@ -108,7 +108,7 @@ class SizeParameters(ShortRepr):
         return array.astype(np.int64, copy=False)
 
     @cached_property
-    def guard_user_code(self) -> frozenset[str]:
+    def guarded(self) -> frozenset[str]:
         """Sizes on which it depends whether the assumptions hold."""
         return frozenset[str]().union(*(guard.names() for guard in self._list_guards()))
 

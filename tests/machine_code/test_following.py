@@ -230,7 +230,7 @@ def test_what_is_overwritten_need_not_grow_evenly(line: str, operands: int) -> N
     note, machine = note_of_step(*line.split()), Machine()
     assert note is not None
     note(machine)
-    ((_, values),) = machine.journal.step_through
+    ((_, values),) = machine.journal.stepped
     size = sum(len(values) if v is None else -(-v.bit_length() // (8 * 128)) for v in values)
     assert (size if "mm" in line else len(values)) == operands
 
