@@ -52,7 +52,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "measure a device and fit it first",
         "measure and fit a device first",
         "measure and fit anew on this device",
-        "measure more kernels",
         "measure test kernels or applications",
         "pass …, which uses the others as well and makes intervals wider",
         "pass that document, …",
