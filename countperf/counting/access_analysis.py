@@ -489,11 +489,13 @@ def _find_distinct_rows(
     remaining = np.arange(len(table))
     for _ in range(16):
         if not len(remaining):
-            return
+            break
         row = table[remaining[0]]
         equal = (table[remaining] == row).all(axis=1)
         yield row, remaining[equal]
         remaining = remaining[~equal]
+    if not len(remaining):
+        return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)
     _check_number(len(rows), _MAXIMUM_PATTERNS, _PATTERNS)
     order = np.argsort(inverse.ravel(), kind="stable")
