@@ -28,6 +28,15 @@ def device() -> Device:
     return found
 
 
+@pytest.fixture
+def pocl() -> Device:
+    """Return PoCL's first device, or skip the test."""
+    try:
+        return find_device("pocl:0")
+    except DeviceError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(autouse=True)
 def _needs_device(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("device") is not None:

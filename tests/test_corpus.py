@@ -16,7 +16,7 @@ from countperf.counting.frontend.schedule import prepare_unit
 from countperf.errors import DataDependentControlFlowError, ParameterError, UnmeasuredPropertyError
 from countperf.models.library import load_weights
 from tests.corpus import all_units
-from tests.counting.test_language_complex import counted_of, executed_of
+from tests.counting.test_source_view import counted_of, executed_of
 from tests.nightly import one_of
 from tests.oracles import oclgrind
 
@@ -140,7 +140,7 @@ def test_counts_equal_executed_instructions(name: str, tmp_path: Path) -> None:
         assert oclgrind.disagreements(counts, dynamic) == {}
         return
     executed, counted = executed_of(dynamic, np.dtype(f"c{widths[0]}")), counted_of(counts)
-    for kind in ("bytes loaded", "bytes stored", "additions", "multiplications", "divisions"):
+    for kind in ("load", "store", "additions", "multiplications", "divisions"):
         assert counted[kind] == executed[kind], kind
 
 

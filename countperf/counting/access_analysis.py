@@ -137,7 +137,7 @@ def transactions(
     return _measure_sub_groups(access, parameters, line_bytes, sub_group_size, _count_distinct)
 
 
-def lines_moved(
+def count_lines(
     accesses: Iterable[AccessAnalysis], parameters: Sizes, *, line_bytes: int, sub_group_size: int
 ) -> dict[str, int]:
     """Return the transactions of all loads from global memory, and those of all stores to it."""
@@ -195,7 +195,7 @@ def _measure_sub_groups(
         )
     size = access.access.bits // 8
     modulus = unit_bytes // gcd(unit_bytes, size)
-    values = access.sizes.checked(parameters)
+    values = access.sizes.check_values(parameters)
     counted: Multiset[int] = Multiset()
     for pattern in lane_patterns(access.scope, access.address, values, modulus):
         rows = -(-len(pattern.offsets) // sub_group_size)  # the last one is padded
@@ -351,7 +351,7 @@ def _is_convex(case: Case, names: frozenset[str]) -> bool:
 def _list_factors(scope: Scope, parameters: Mapping[str, int]) -> list[IntegerSet]:
     if not scope.within:
         return []
-    factored = scope.domains.factored(scope.within)
+    factored = scope.domains.factor_domain(scope.within)
     polyhedra = None if factored is None else factored.onto(scope.within)
     if polyhedra is None:
         return [sets.at_values(scope.domains.domain(scope.within), parameters)]
@@ -488,12 +488,11 @@ def _find_distinct_rows(
     """Yield each distinct row and the positions at which it stands; few rows are expected."""
     remaining = np.arange(len(table))
     for _ in range(16):
-        if not len(remaining):
-            break
-        row = table[remaining[0]]
-        equal = (table[remaining] == row).all(axis=1)
-        yield row, remaining[equal]
-        remaining = remaining[~equal]
+        if len(remaining):
+            row = table[remaining[0]]
+            equal = (table[remaining] == row).all(axis=1)
+            yield row, remaining[equal]
+            remaining = remaining[~equal]
     if not len(remaining):
         return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)

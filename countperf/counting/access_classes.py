@@ -171,7 +171,7 @@ class Footprints:
         if not lanes:
             return [_Stride(ZERO, (ZERO,) * len(address.index), ALWAYS)]
         lane = lanes[0]
-        address = address.with_values(domains.determined(within))
+        address = address.with_values(domains.bind_loops(within))
         bounds: isl_sets.Bounds = dict.fromkeys(within, (None, None))
         counted, _ = domains.trip_statistics(within)
         if any(lane in part.names() for part in address.index if not part.is_linear):
@@ -273,7 +273,7 @@ class Footprints:
                 why = "its vectors are accessed whole and by components"
                 raise self._refuse_footprint(access, why)
             address = self.domains.address(other)
-            address = address and address.simplified()
+            address = address and address.simplify()
             if (
                 reads_data(other, self.domains)
                 if address is None

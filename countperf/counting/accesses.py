@@ -190,7 +190,7 @@ class Address(ShortRepr):
         """Return the flattened address."""
         return Address(index=(self.flat,), strides=(ONE,), is_flattened=True)
 
-    def simplified(self) -> Address:
+    def simplify(self) -> Address:
         """Return the flattened address instead if floors of quotients cancel in it."""
         if not self.has_quotients:
             return self

@@ -21,7 +21,7 @@ from countperf.counting.access_analysis import (
     AccessAnalysis,
     analyze_accesses,
     bank_conflicts,
-    lines_moved,
+    count_lines,
     list_touched_addresses,
     transactions,
 )
@@ -58,7 +58,7 @@ class KernelAnalysis(ShortRepr, Result):
 
     def lay_out(self, parameters: Mapping[str, Any] | None = None) -> Printed:
         """Give the structure of a kernel, with values where parameters are given."""
-        values = None if parameters is None else self.sizes.checked(parameters)
+        values = None if parameters is None else self.sizes.check_values(parameters)
         facts = {"kernel": self.kernel, "assumptions": self.sizes.assumptions}
         facts |= {"parameters": values, "is_estimate": self.is_estimate}
         head = [f"kernel {self.kernel}, assumes {self.sizes.assumptions}"]
@@ -81,7 +81,7 @@ def analyze_kernel(t_unit: Any, *, statistics: Mapping[str, Any] | None = None) 
     `CountingError`.
     """
     prepared = PreparedKernel(t_unit, statistics=statistics)
-    with prepared.counting():
+    with prepared.count_with_advice():
         tally = prepared.tally("source")
         accesses = analyze_accesses(prepared)
         programs = tuple(analyze_program(prepared, tally, one) for one in prepared.launches())
@@ -105,7 +105,7 @@ class Footprint(ShortRepr):
 
     def cells_at(self, parameters: Mapping[str, Any]) -> int:
         """Return the distinct elements at parameters; where no formula is known, by enumeration."""
-        values = self.members[0].sizes.checked(parameters)
+        values = self.members[0].sizes.check_values(parameters)
         if self.cells is not None:
             return int(self.cells.evaluate(values))
         touched: list[NDArray[np.int64]] = []
@@ -196,11 +196,11 @@ def _parts(
                 yield "chain", ", ".join(taken.variables), taken.steps, detail
     for access in of.accesses:
         strides = "; ".join(map(str, access.strides))
-        moved = "" if values is None else f"; {_describe_moved(access, values)}"
+        moved = "" if values is None else f"; {_describe_traffic(access, values)}"
         yield "access", access.text, access.executions, strides + moved
 
 
-def _describe_moved(access: AccessAnalysis, values: Mapping[str, int]) -> str:
+def _describe_traffic(access: AccessAnalysis, values: Mapping[str, int]) -> str:
     """Say what sub-groups of 32 move of memory, or their passes over banks of local memory."""
     try:
         if access.access.address_space == "local":
@@ -232,7 +232,7 @@ class TransactionCounts(FieldsAlone):
 
     @cached_property
     def _accesses(self) -> tuple[AccessAnalysis, ...]:
-        with self._prepared.counting():
+        with self._prepared.count_with_advice():
             return analyze_accesses(self._prepared)
 
     @cached_property
@@ -251,7 +251,7 @@ class TransactionCounts(FieldsAlone):
             else:
                 items, line = map(int, numbers.split("x"))
                 sizes = {"line_bytes": line, "sub_group_size": items}
-                found = lines_moved(self._accesses, parameters, **sizes)
+                found = count_lines(self._accesses, parameters, **sizes)
             counts |= {f"{root}.{name}": number for name, number in found.items()}
         return counts
 

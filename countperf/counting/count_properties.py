@@ -295,7 +295,7 @@ class Counts:
 def count_loopy_kernel(kernel: Any, *, view: TallyView = "source", **options: Any) -> Counts:
     """Count a unit, prepared with options of `countperf.count_kernel`, or a prepared kernel."""
     prepared = PreparedKernel.of(kernel, **options)
-    with prepared.counting():
+    with prepared.count_with_advice():
         counts = Counts(prepared)
         for launch in prepared.launches():
             counts.add_program(launch, prepared.tally(view))

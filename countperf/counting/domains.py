@@ -303,7 +303,7 @@ class Domains:
         return without
 
     @memoize_method
-    def determined(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
+    def bind_loops(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
         """Return the loop variables whose values others decide: inner loops by outer ones."""
         counted, _ = self.trip_statistics(within)
         hull = sets.equalities(self.joint_domain(counted))
@@ -427,7 +427,7 @@ class Domains:
             count = self.counter.count(executed)
         return count * factor
 
-    def factored(self, within: frozenset[str]) -> FactoredDomain | None:
+    def factor_domain(self, within: frozenset[str]) -> FactoredDomain | None:
         """Return the domain of which the values of some loop variables are a projection."""
         whole = self.joint_domain(within)
         key = id(whole)  # Loopy gives one object for all loops of the same domains
@@ -443,7 +443,7 @@ class Domains:
         """Count the values of loop variables, or of some that occur with any of the others."""
         if not within:
             return ONE_COUNT
-        factored = self.factored(within)
+        factored = self.factor_domain(within)
         factors = None if factored is None else factored.onto(within if onto is None else onto)
         return None if factors is None else self.counter.count_product(factors)
 

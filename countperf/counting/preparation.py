@@ -118,7 +118,7 @@ class KernelTally:
         return [
             self.instruction(launch, outline, instruction_id)
             for outline in launch.regions
-            for instruction_id in computing(self._prepared.kernel, outline.loops)
+            for instruction_id in omit_barriers(self._prepared.kernel, outline.loops)
         ]
 
     def instruction(
@@ -224,7 +224,7 @@ class PreparedKernel:
         return Launch(program, self.domains, grid, program.regions())
 
     @contextmanager
-    def counting(self) -> Generator[None]:
+    def count_with_advice(self) -> Generator[None]:
         """Have refusals name all statistics that lack, and refuse those that nothing uses."""
         try:
             yield
@@ -240,7 +240,7 @@ def _may_fail(case: Case | FirstIteration) -> bool:
     return isinstance(case, FirstIteration) or case.alternatives != ALWAYS or not case.holds
 
 
-def computing(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
+def omit_barriers(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:
     """Return those of some instructions that compute something."""
     without = lp.BarrierInstruction | lp.NoOpInstruction
     return [i for i in instruction_ids if not isinstance(kernel.id_to_insn[i], without)]
@@ -338,12 +338,12 @@ def _join(parts: Sequence[str]) -> str:
 def _check_statistics(domains: Domains, supplied: Collection[str]) -> None:
     """Refuse statistics that were not used and would not be by any count of the kernel."""
     given = domains.statistics
-    if not given.unused():
+    if not given.list_idle():
         return
     loops = domains.data_loops
     given.taken |= {name for name in given.numbers if name in loops and loops[name].trips is None}
     needs = _list_needs(domains, supplied)
-    if unused := given.unused():
+    if unused := given.list_idle():
         listed = {kind: [n.text for n in needs if n.kind == kind] for kind in _ASKED}
         left = "; ".join(
             f"{kind} {', '.join(dict.fromkeys(texts))}" for kind, texts in listed.items() if texts
@@ -366,7 +366,7 @@ def _list_needs(domains: Domains, supplied: Collection[str]) -> list[_Need]:
             typical = min(_TRIPS, most / 2)
             text = f"the trip count of the loop '{name}' (its bounds read {', '.join(loop.reads)})"
             needs[name] = _Need("loops", name, name, text, typical)
-    with given.noting_what_lacks() as noted:
+    with given.note_what_lacks() as noted:
         arrays = dict.fromkeys(_yield_arrays(domains, supplied))
     for (text, instruction_id), condition in noted.items():
         while isinstance(condition, p.LogicalNot):  # named like the condition itself

@@ -25,7 +25,7 @@ from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
 from countperf.counting.expression_types import flatten_operands, list_nodes, name_of
 from countperf.counting.keys import Grid, type_name
 from countperf.counting.operations.source_view import component_of, real_part
-from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, computing
+from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, omit_barriers
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
 from countperf.errors import CountingError
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -118,7 +118,7 @@ class _Builder:
             self.chains.setdefault(found.instructions[-1], []).append(found)
 
     def analyze_region(self, outline: RegionOutline) -> RegionAnalysis:
-        ids = computing(self.kernel, outline.loops)
+        ids = omit_barriers(self.kernel, outline.loops)
         around = [loop.iname for loop in outline.around]
         barrier = LocalBarrier(within=frozenset(around), neighbors=frozenset(outline.loops))
         launch_loops = self.launch.program.launch_loops

@@ -34,7 +34,7 @@ from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
 from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
 from countperf.counting.operations.scalars import InstructionCounter, Key
-from countperf.counting.preparation import PreparedKernel, computing
+from countperf.counting.preparation import PreparedKernel, omit_barriers
 from countperf.counting.work_groups import typical_group
 from countperf.errors import (
     CountingError,
@@ -378,30 +378,22 @@ def kernel_programs(
     prepared = PreparedKernel.of(t_unit, statistics=statistics)
     domains = prepared.domains
     reader = StatementReader(domains, contract=contract)
-    with prepared.counting():
+    with prepared.count_with_advice():
         accesses = analyze_accesses(prepared)  # refuses what has no counting rule
-        statements = [
-            {i: reader.read(domains.kernel.id_to_insn[i]) for i in computing(domains.kernel, ids)}
-            for ids in (program.instruction_ids for program in prepared.schedule.programs)
-        ]
+        instructions, programs = domains.kernel.id_to_insn, prepared.schedule.programs
+        ids = [omit_barriers(domains.kernel, program.instruction_ids) for program in programs]
+        statements = [{i: reader.read(instructions[i]) for i in some} for some in ids]
         if not isinstance(t_unit, PreparedKernel):  # for models: `access_cost` takes these classes
             for access in accesses:
                 if access.is_estimate not in ("", PROBABILITY):
                     domains.statistics.pattern_of(access.access.array, access.access.text)
-    return tuple(
-        KernelProgram(
-            name=launch.program.name,
-            domains=domains,
-            grid=launch.grid,
-            launches=launch.number or ONE_COUNT,
-            launch_loops=launch.program.launch_loops,
-            body=launch.program.body,
-            by_id=by_id,
-            barriers=launch.barriers,
-            accesses=tuple(access for access in accesses if access.program == number),
-        )
-        for number, (launch, by_id) in enumerate(zip(prepared.launches(), statements, strict=True))
-    )
+    found: list[KernelProgram] = []
+    for launch, by_id in zip(prepared.launches(), statements, strict=True):
+        program, number = launch.program, launch.number or ONE_COUNT
+        own = tuple(access for access in accesses if access.program == program.number)
+        around = (program.launch_loops, program.body, by_id, launch.barriers, own)
+        found.append(KernelProgram(program.name, domains, launch.grid, number, *around))
+    return tuple(found)
 
 
 def sub_group_work(

@@ -55,7 +55,7 @@ def trips_of(domains: Domains, names: Collection[str], around: Collection[str]) 
     if not counted:
         return factor
     with suppress(CountingError), domains.limit(f"the trip count of {sorted(counted)}"):
-        factored = domains.factored(counted | outside)
+        factored = domains.factor_domain(counted | outside)
         if factored is not None:
             outside &= frozenset[str]().union(*map(factored.component_of, counted))
         if not outside:
@@ -85,7 +85,7 @@ def _count_slots(scope: Scope) -> Known:
     domains, lanes = scope.domains, scope.lanes
     starts: dict[str, QuasiPolynomial] = {}
     if lanes and scope.own_loops & scope.within:
-        factored = domains.factored(scope.within)
+        factored = domains.factor_domain(scope.within)
         for name in scope.loops:
             if name not in scope.own_loops & scope.within:
                 continue
@@ -165,7 +165,7 @@ def _find_deciding_groups(domains: Domains, loops: frozenset[str]) -> frozenset[
         return frozenset()
     whole = domains.joint_domain(counted)
     present = set(isl_sets.names_of(whole, parameters=False)) & domains.group_axes.keys()
-    factored = domains.factored(counted)
+    factored = domains.factor_domain(counted)
     if factored is not None:
         present = {n for n in present if factored.component_of(n) & counted}
     return frozenset(name for name in present if not sets.is_independent(whole, counted, name))
@@ -198,7 +198,7 @@ def strides_of(
     address = domains.address(access)
     if address is None:  # in private scalars too where data decides it
         address = address_of(access, domains.layout_of(access), domains.to_opaque)
-    flat = None if address is None else address.with_values(domains.determined(scope.within)).flat
+    flat = None if address is None else address.with_values(domains.bind_loops(scope.within)).flat
     result: list[AxisStride] = []
     hardware: tuple[tuple[AxisKind, Mapping[int, Any], Mapping[str, int]], ...] = (
         ("local", scope.grid.items, domains.local_axes),

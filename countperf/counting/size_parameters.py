@@ -54,7 +54,7 @@ class SizeParameters(ShortRepr):
         stated = (assumptions_text(assumed), tuple(guards_of(assumed)))
         return cls(kernel.name, tuple(sorted(names)), *stated, defaults)
 
-    def checked(
+    def check_values(
         self,
         parameters: Mapping[str, Any],
         *,

@@ -109,7 +109,7 @@ class Statistics:
         return None if probability is None else 1 - probability
 
     def require(self, condition: Any, instruction_id: str) -> None:
-        """Refuse a condition on data that has no probability, or note it (`noting_what_lacks`)."""
+        """Refuse a condition on data that has no probability, or note it (`note_what_lacks`)."""
         if self._lacking is None:
             text = text_of(condition)
             raise DataDependentControlFlowError(
@@ -119,7 +119,7 @@ class Statistics:
         self._lacking[text_of(condition), instruction_id] = condition
 
     @contextmanager
-    def noting_what_lacks(self) -> Generator[dict[tuple[str, str], Any]]:
+    def note_what_lacks(self) -> Generator[dict[tuple[str, str], Any]]:
         """Note conditions that lack a probability, by text and instruction, and go on."""
         self._lacking = noted = {}
         try:
@@ -140,6 +140,6 @@ class Statistics:
         names = self.used | {name for name in within if name in self.numbers}
         return frozenset(f"the caller's statistic for '{name}'" for name in names)
 
-    def unused(self) -> list[str]:
+    def list_idle(self) -> list[str]:
         """Return the names that were never used."""
         return [name for name in (*self.numbers, *self.patterns) if name not in self.taken]

@@ -238,8 +238,6 @@ class CudaSession(common.Session):
     def _use(self) -> None:
         self.driver.cupy.cuda.Device(self.handle.index).use()
 
-    # --- building
-
     def module(self, source: str, options: Sequence[str] = ()) -> Callable[[str], Any]:
         """Compile CUDA C with NVRTC; return what finds CuPy's raw kernels by name."""
         self._use()
@@ -319,8 +317,6 @@ class CudaSession(common.Session):
 
         return describe_kernel(retarget(t_unit), prepare)
 
-    # --- running
-
     def enqueue(
         self, function: Any, groups: Extents, group: Extents, arguments: Any, shared_bytes: int = 0
     ) -> None:
@@ -355,8 +351,6 @@ class CudaSession(common.Session):
         """Wait for all that was enqueued."""
         with self.driver.guard_calls("the kernel does not run"):
             self._stream.synchronize()
-
-    # --- memory
 
     def allocate(self, size: int) -> Any:
         """Return new device memory of that many bytes (at least 4), filled with zeros."""

@@ -300,8 +300,6 @@ def evaluate_integer(expression: Any, parameters: Mapping[str, Any]) -> int:
         ) from error
 
 
-# --- kernels
-
 Prepare = Callable[[Mapping[str, Any]], Callable[[], list[Any]]]
 """From all arguments of a kernel by name to what enqueues it and returns events of its launches."""
 

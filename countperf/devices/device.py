@@ -93,9 +93,7 @@ def pick_errors(text: str) -> str:
 
 
 Launch = Callable[[str, int, int, Sequence[Any]], Sequence[Any]]
-"""Enqueues a hand-written kernel of one axis: name, groups, group size, memory and scalars; returns
-events, such as ``pyopencl.Event`` is: `wait()`, and `profile` with `start` and `end`, ns.
-"""
+"""Enqueues a kernel of one axis (name, groups, group size, arguments); returns its events."""
 
 
 class Session(Protocol):

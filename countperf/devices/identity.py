@@ -20,8 +20,7 @@ from countperf.documents import Document
 DeviceType = Literal["cpu", "gpu", "accelerator", "other"]
 # what two devices must share for one's weights to hold on the other; a new driver is a caveat only
 _DECIDING_FIELDS = ("platform", "vendor", "name", "device_type", "compute_units", "processor")
-# family numbers of AMD's processors as the kernel gives them: (family, first model) -> generation;
-# from the Linux kernel, arch/x86/kernel/cpu/amd.c (bsp_init_amd, early_init_amd)
+# of AMD's families, from the first model on (the Linux kernel's arch/x86/kernel/cpu/amd.c)
 _ZEN_GENERATIONS = {
     23: ((0x00, "zen1"), (0x30, "zen2")),
     25: ((0x00, "zen3"), (0x10, "zen4"), (0x20, "zen3"), (0x60, "zen4"), (0xB0, "zen3")),

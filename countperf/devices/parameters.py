@@ -79,7 +79,6 @@ class DeviceParameters(Document):
 
     format: Literal["countperf-device-parameters"] = "countperf-device-parameters"
     version: Literal[1] = 1
-
     # short name of the device, as in `DeviceIdentity`, and its name in full
     slug: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")
     name: str = Field(min_length=1)
@@ -87,7 +86,6 @@ class DeviceParameters(Document):
     register_mode: RegisterMode = "work_item"  # per what registers are allocated
     # registers per work item for which they are allocated in twice the ``register_unit``
     coarse_registers: tuple[_PositiveInt, ...] = ()
-
     num_compute_units: _PositiveInt | None = _in("compute unit")
     clock_hz: _PositiveFloat | None = _in("Hz")
     sub_group_size: _PositiveInt | None = _in("work item/sub-group")
@@ -132,7 +130,6 @@ class DeviceParameters(Document):
     max_work_items_per_core: _PositiveFloat | None = _in("work item/core")
     # factor of the architecture in MERPSYS: estimated over measured times
     lambda_k: _PositiveFloat | None = _in("1")
-
     # cost of instructions by name of the class
     classes: dict[str, InstructionClass] = Field(default_factory=dict)
     # transfers to and from the device
@@ -204,12 +201,10 @@ def _construct(device_type: type[_Parameters], values: Mapping[str, Any]) -> _Pa
 # A description is a TOML file with one table per number, so that each carries unit and source; see
 # those in the folder ``catalog``. Limits that it does not state follow from ``compute_capability``.
 #
-# Source of the limits: CUDA C Programming Guide, "Technical Specifications per Compute Capability",
-# and ``cuda_occupancy.h`` of the CUDA Toolkit (granularity of allocation); of 1.x and 2.x their
-# editions of that time (the header: CUDA Toolkit 7.0). Where they differ: registers of a work item
-# are at most 63 on 3.0 and 255 from 7.0 on (the guide), not 255 and 256 (the header). The header
-# refuses on 6.0 groups that 6.1 could not hold. Kernels here take one barrier of a group; with two,
-# 8.6 and later but 9.0 and 10.0 hold half as many groups.
+# Source of the limits: below; of 1.x and 2.x editions of that time (the header: CUDA Toolkit 7.0).
+# Where they differ: registers of a work item are at most 63 on 3.0 and 255 from 7.0 on (the guide),
+# not 255 and 256 (the header), which refuses on 6.0 groups that 6.1 could not hold. Kernels here
+# take one barrier of a group; with two, 8.6 and later but 9.0 and 10.0 hold half as many groups.
 
 SOURCE = (
     "CUDA C Programming Guide, technical specifications per compute capability;"

@@ -187,9 +187,6 @@ def _send(stream: IO[bytes], content: object) -> None:
     stream.flush()
 
 
-# --- in the process
-
-
 def work() -> None:
     """Do the tasks that come by standard input, until it ends with the caller."""
     tasks, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
@@ -221,9 +218,6 @@ def _do(content: bytes, answers: IO[bytes]) -> tuple[str, bytes]:
         return "error", packed
     except BaseException as error:  # noqa: BLE001  of users' code, such as SystemExit
         return "exit", pickle.dumps(f"it raised {type(error).__name__}: {error}")
-
-
-# --- executors
 
 
 def pool_or(

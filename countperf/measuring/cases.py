@@ -109,14 +109,10 @@ class KernelCase(ShortRepr):
     check_parameters: Mapping[str, int] = field(default_factory=lambda: _AS_TIMED)
     # what counting has to know of the data at ``parameters``
     statistics: Mapping[str, Statistic] = field(default_factory=dict[str, Statistic])
-    # cases that name the same here, and have the same ``make_arguments`` and parameters, get the
-    # same inputs; by default each kernel has its own
-    inputs: str = ""
-    # inputs that come with the kernel, such as the data in a program of pytato, from which they
-    # are taken by default; those of `make_arguments` go before them
+    inputs: str = ""  # cases that name the same share their inputs; by default each has its own
+    # inputs that come with the kernel, such as data of a program of pytato: by default, its own
     bound_arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    # local memory that a group gets at launch beside its own, byte: fewer groups are resident; at 0
-    # too a GPU that divides memory between local memory and cache gives most to the former
+    # local memory of a group beside its own, byte; at 0 too, GPUs take what they can from caches
     unused_local_bytes: int | None = None
     unchecked: bool = False  # launch although a subscript that data decide may leave its array
 
@@ -309,11 +305,9 @@ class Measurement(_Line):
     host_overhead_s: float | None = None  # median of host clock minus event time, s
     load_average: NonNegativeFloat | None = None  # of files of version 0.2.0
     properties: dict[str, Any] | None = None  # the vector's document, if the kernel was counted
-    # instructions that all groups execute, by property (``code.load_vector``), where the compiled
-    # code was read (`countperf.api.catalogue.read_code`) and could be followed
+    # instructions that all groups execute, by property, where compiled code could be followed
     code: dict[str, NonNegativeInt] | None = None
     # those of sub-groups, by property (``transactions.32x128.load``), where a model needs them
-    # (`countperf.counting.analysis`)
     transactions: dict[str, NonNegativeInt] | None = None
 
     @property

@@ -27,7 +27,7 @@ from countperf.errors import MeasurementError
 from countperf.measuring.campaign import gather_environment
 from countperf.measuring.cases import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
-from countperf.steps import stepped
+from countperf.steps import step_through
 from countperf.text import Printed, Result, columns_of, format_percent, plain
 
 
@@ -145,8 +145,6 @@ INSTRUCTION_TESTS: tuple[InstructionTest, ...] = (
     *(InstructionTest(f"{name}.f64", step) for name, step in _FLOATING.items()),
 )
 """The classes that are measured, most wanted first."""
-
-# --- running them
 
 _FIRST_TURNS, _MAX_TURNS = 8, 2**26
 _ITEMS_PER_UNIT = 4096  # two waves on GPUs that hold 2048 work items per compute unit
@@ -430,7 +428,7 @@ def characterize(
     findings: list[Finding] = []
     left_out = {"pipelines": _PIPELINES}
     began = bench.clock.now()
-    for name, measure in stepped(experiments.items(), "measuring"):
+    for name, measure in step_through(experiments.items(), "measuring"):
         if bench.is_cpu and name in _NOT_ON_CPUS:
             left_out[name] = _NOT_ON_CPUS[name]
         elif max_seconds is not None and bench.clock.now() - began > max_seconds:
@@ -447,9 +445,6 @@ def characterize(
         left_out=left_out,
         parameters=describe_device(device, findings),
     )
-
-
-# --- the device's document
 
 
 def describe_device(device: Device, findings: Iterable[Finding]) -> described.DeviceParameters:

@@ -302,7 +302,7 @@ class Timing(Document, text.Result):
             )
         wanted = {vector.view: counts_digest(vector)}
         if vector.view == "structure":
-            wanted["source"] = counts_digest(vector.emitted())
+            wanted["source"] = counts_digest(vector.take_source_view())
             if vector.caches is not None and not vector.caches.counts_alike(DEFAULT_CACHES):
                 del wanted["structure"]  # timings have those for the usual caches
         if not any(set(wanted) & set(size.counts) for size in self.sizes):

@@ -59,16 +59,12 @@ BROAD = Protocol(
     drops=2,
     spread_limit=0.5,
     noise_limit=0.15,
-    # on two cores of a Zen 5, kernels of PoCL took up to 2.6 times as long for 40 ms, in which
-    # threads woke up on one core that had slept while a kernel was built or checked
-    warm_up_s=0.05,
+    warm_up_s=0.05,  # PoCL's threads, which had slept, took up to 2.6 times as long for 40 ms
     extra_rounds=2,
     separation_s=20.0,
     max_seconds=0.1,
 )
-"""For hundreds of kernels. Rounds some time apart find out more about a case than runs in a row:
-other load on the machine can hold up all runs of a round without any spread among them.
-"""
+"""For hundreds of kernels; other load can hold up all runs of a round alike, but not all rounds."""
 
 QUICK = BROAD.with_values(
     name="quick", rounds=2, runs=7, noise_limit=0.2, extra_rounds=1, separation_s=5, max_seconds=0.3
@@ -462,9 +458,6 @@ def open_runner(
     return ApartRunner(device if isinstance(device, Device) else find_device(device), longest_s)
 
 
-# --- in the process
-
-
 @lru_cache(maxsize=1)
 def _open(label: str) -> KernelRunner:
     return KernelRunner.open(select_device(label, discover().devices))
@@ -478,7 +471,7 @@ def _unpack(content: bytes) -> KernelCase:
 def _answer(
     label: str, function: Callable[..., Any], content: bytes | None, *more: Any
 ) -> tuple[str, Any, Exception | None]:
-    """Return what code of the user's printed, and how a call ended."""
+    """Return, in the process, what code of the user's printed, and how a call ended."""
     printed, result, failure = io.StringIO(), None, None
     with redirect_stdout(printed), redirect_stderr(printed):
         try:

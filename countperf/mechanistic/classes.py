@@ -57,7 +57,9 @@ def with_known_classes(
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     """Return the cost of a class of a kernel on a device, or say that nothing stands in for it."""
-    base, excess = without_excess(name)
+    base, excess = name, 1.0
+    if name.count(".") > 2 and name.split(".")[3].startswith("x"):  # load.global.32.x2.5
+        base, excess = ".".join(name.split(".")[:3]), float(name.split(".x", 1)[1])
     tried: list[str] = []
     for other, times in _stand_ins(base):
         tried.append(other)
@@ -84,14 +86,6 @@ def memory_cost(dram_ratio: float, dram: InstructionClass) -> InstructionClass:
     more = max(0.0, dram_ratio - 1)
     latency = None if dram.latency is None else dram.latency + more * dram.cpi
     return replace(dram, cpi=(1 + more) * dram.cpi, latency=latency)
-
-
-def without_excess(name: str) -> tuple[str, float]:
-    """Split the waste off a class: ``load.global.32.x8`` is ``load.global.32`` and 8."""
-    parts = name.split(".")
-    if len(parts) > 3 and parts[3].startswith("x"):
-        return ".".join(parts[:3]), float(".".join(parts[3:])[1:])
-    return name, 1.0
 
 
 def _stand_ins(name: str) -> Iterator[tuple[str, float]]:

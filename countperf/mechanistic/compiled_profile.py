@@ -75,17 +75,6 @@ class SassLatencies:
     group_replacement: float = 150.0  # from the last exit of a group to the start of the next
 
 
-def latencies_of(device: DeviceParameters) -> SassLatencies:
-    """Return the latencies of a device's instructions; issue and branches are Maxwell's."""
-    local = kernel_class(device, "load.local.32").known_latency
-    return SassLatencies(
-        arithmetic=kernel_class(device, "mul.f32").known_latency,
-        global_memory=kernel_class(device, "load.global.32").known_latency,
-        shared_memory=local,
-        constant_memory=local,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SassSegment:
     """Instructions that are executed equally often: between loops, or in the body of one."""
@@ -341,9 +330,6 @@ class GpuCounts(ShortRepr):
     assumed_groups: int
 
 
-_Launch = tuple[str, Shape, Shape, list[Any]]  # kernel, groups, shape of a group, and arguments
-
-
 def _integers(arguments: Sequence[Any]) -> list[int | None]:
     return [int(a) if isinstance(a, np.integer) else None for a in arguments]
 
@@ -429,7 +415,11 @@ class GpuKernel:
         return executed
 
     def _kinds(
-        self, launch: _Launch, parameters: Mapping[str, int], *, every_group: bool
+        self,
+        launch: tuple[str, Shape, Shape, list[Any]],
+        parameters: Mapping[str, int],
+        *,
+        every_group: bool,
     ) -> Sequence[Kind]:
         """Return a group of each kind, or all groups."""
         kernel, groups, _, arguments = launch
@@ -549,7 +539,10 @@ def with_machine_code(
     capability = capability_of(profiler.device)
     given["note"] = f"instructions: machine code for compute capability {capability}"
     gpu = GpuKernel(kernel, capability, keeps_loops=True, listing=listing)
-    latencies = latencies_of(profiler.device)
+    classes = {"mul.f32": "arithmetic", "load.global.32": "global_memory"}
+    classes["load.local.32"] = "shared_memory"
+    of_device = {n: kernel_class(profiler.device, c).known_latency for c, n in classes.items()}
+    latencies = SassLatencies(**of_device, constant_memory=of_device["shared_memory"])
     sass = {
         name: analyze_function(name, program.instructions, latencies)
         for name, program in gpu.programs.items()

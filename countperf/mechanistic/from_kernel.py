@@ -263,7 +263,7 @@ class KernelProfiler(ShortRepr):
         """Return profile and launch of each device program, and how often it is launched."""
         domains = self.programs[0].domains
         sizes = SizeParameters.of(domains.kernel, domains.sizes, domains.defaults)
-        values = sizes.checked(parameters, held=size_ranges(domains.kernel))
+        values = sizes.check_values(parameters, held=size_ranges(domains.kernel))
         launches: list[tuple[base.ProfiledKernel, int]] = []
         for program in self.programs:
             at_sizes = ProgramAtSizes(program, values, self)

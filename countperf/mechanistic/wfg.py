@@ -91,12 +91,18 @@ class WorkFlowCycles:
         issued = self.computation + mem_issue * alpha_mem  # Eq. (31)
         nbc_avg = issued / (alpha_mem + alpha_sync + 1)  # Eq. (35)
         self.memory = self.exposed_mem = 0.0  # the latter is latency that nothing hides
-        before: Block | None = None
+        before, others = None, occupancy - 1
         for block in blocks:
             if block.kind == "comp":
                 before = block
             elif block.kind == "mem":
-                exposed = _find_exposed_latency(before, occupancy, costs, nbc_avg, variant)
+                hidden = others * nbc_avg  # of the latency, by other sub-groups
+                exposed = costs.latency_mem - hidden  # Eq. (36)
+                if variant == "corrected":  # Eq. (42)
+                    spent = (
+                        0.0 if before is None else before.count * costs.latency_comp / before.ilp
+                    )
+                    exposed = (costs.latency_mem - max(0.0, hidden - spent)) / occupancy
                 self.memory += max(mem_trans, exposed)
                 self.exposed_mem += max(0.0, exposed - mem_trans)
         self.cpw = float(self.computation + self.memory)
@@ -114,18 +120,6 @@ class WorkFlowCycles:
         if self.cpw <= self.busy_comp * (1 + _BUSY):
             return "compute"
         return "memory" if self.cpw <= self.busy_mem * (1 + _BUSY) else "latency"
-
-
-def _find_exposed_latency(
-    before: Block | None, occupancy: float, costs: WorkFlowCosts, nbc_avg: float, variant: Variant
-) -> float:
-    """Return the memory latency that other sub-groups do not hide; may be negative."""
-    others = occupancy - 1
-    if variant == "original":  # Eq. (36)
-        return costs.latency_mem - others * nbc_avg
-    spent = 0.0 if before is None else before.count * costs.latency_comp / before.ilp
-    hidden = max(0.0, others * nbc_avg - spent)
-    return (costs.latency_mem - hidden) / occupancy  # Eq. (42)
 
 
 def blocks_of(graph: base.InstructionGraph, device: DeviceParameters) -> tuple[Block, ...]:

@@ -297,7 +297,7 @@ class WeightSet(Document, Result):
         """Return the vector of a kernel, counted under the view of the weights."""
         vector = read_vector(kernel, self)
         if self.view == "source":
-            vector = vector.emitted()
+            vector = vector.take_source_view()
         if vector.view != self.view:
             raise errors.MismatchError(
                 f"kernel '{vector.kernel}' was counted in the {vector.view} view, and the weights"
@@ -308,7 +308,7 @@ class WeightSet(Document, Result):
         if self.view == "source":
             return vector
         self._check_caches(vector)
-        return vector.mapped(self.definition.count_model_inputs)
+        return vector.map_counts(self.definition.count_model_inputs)
 
     def _check_caches(self, vector: PropertyVector) -> None:
         if (caches := vector.caches) is None:

@@ -229,8 +229,8 @@ class SearchSpace(ShortRepr):
         ('variant', 9)
         """
         name = name or getattr(build, "__name__", "space")
-        fields = {"constraints": tuple(constraints), "sizes": dict(sizes or {}), **more}
-        return cls(name=name, parameters=parameters_of(build), build=build, **fields)
+        more |= {"constraints": tuple(constraints), "sizes": dict(sizes or {})}
+        return cls(name=name, parameters=parameters_of(build), build=build, **more)
 
     @property
     def cardinality(self) -> int:

@@ -13,9 +13,8 @@ from countperf.api.calibration import CalibrationTask, calibrate, size_here
 from countperf.api.prediction import predict
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES
 from countperf.devices.device import Device
-from countperf.devices.discovery import find_device
 from countperf.devices.identity import memory_hierarchy_of
-from countperf.errors import DeviceError, MeasurementError, ParameterError
+from countperf.errors import MeasurementError, ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.measuring.runner import CALIBRATION, KernelRunner
 from countperf.models import library
@@ -60,14 +59,6 @@ def _find_small() -> KernelChoice:
 SMALL = _find_small()
 
 
-@pytest.fixture
-def device() -> Device:
-    try:
-        return find_device("pocl:0")
-    except DeviceError as error:
-        pytest.skip(str(error))
-
-
 def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
     """Return the weights of a calibration, loaded by the names of models that it says."""
     names = [model.model for model in result.models]
@@ -79,13 +70,13 @@ def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
 @pytest.mark.device
 @pytest.mark.usefixtures("own")
 def test_a_device_gets_weights_that_predict(
-    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
     monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
     calibrated = partial(
         calibrate,
-        device=device,
+        device=pocl,
         minutes=10.0,
         name="test",
         store=tmp_path / "c.jsonl",
@@ -98,7 +89,7 @@ def test_a_device_gets_weights_that_predict(
     assert repr(result).startswith("mine/test: ")
     (weights,) = _stored(result).values()
     assert list(result.to_frame()["model"]) == [result.models[0].model]
-    assert weights.device == device.identity
+    assert weights.device == pocl.identity
     assert weights.source is not None
     assert weights.source.protocol == CALIBRATION.name
     kernel = SMALL.kernels[0]
@@ -118,13 +109,13 @@ def test_a_device_gets_weights_that_predict(
 
 @pytest.mark.device
 def test_sizes_are_found_on_devices_for_which_none_ship(
-    tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "_SEARCH_SHARE", 0.0)
     task = CalibrationTask(
-        device=device,
-        runner=KernelRunner.open(device),
-        memory=memory_hierarchy_of(device.identity),
+        device=pocl,
+        runner=KernelRunner.open(pocl),
+        memory=memory_hierarchy_of(pocl.identity),
         caches=DEFAULT_CACHES,
         store=tmp_path / "c.jsonl",
         reads_code=False,
@@ -141,13 +132,13 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
 
 @pytest.mark.device
 def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
-    own: Path, tmp_path: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+    own: Path, tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
     monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
-    calibrated = partial(calibrate, device=device, minutes=10.0, name="b", store=store)
+    calibrated = partial(calibrate, device=pocl, minutes=10.0, name="b", store=store)
     strict = CALIBRATION.with_values(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )

@@ -277,12 +277,12 @@ def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: s
 def test_a_timing_anchors_like_its_runs() -> None:
     timing = timed({1000: 6e-6, 4000: 18e-6})
     prediction = countperf.predict(AXPY, n=777, weights=linear())
-    anchored = prediction.anchored(timing)
+    anchored = prediction.anchor(timing)
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
     factor = 2 ** (0.25 / 0.255)
     assert anchored.time_s == pytest.approx(factor * float(prediction.time_s))
-    assert anchored.anchored(timing).time_s == anchored.time_s
-    by_runs = prediction.anchored(*timing.runs)
+    assert anchored.anchor(timing).time_s == anchored.time_s
+    by_runs = prediction.anchor(*timing.runs)
     assert (by_runs.time_s, by_runs.interval_s) == (anchored.time_s, anchored.interval_s)
 
 
@@ -295,7 +295,7 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
 
 def _anchor_otherwise(timing: Timing) -> Prediction:
     made = replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None)
-    return made.anchored(timing)
+    return made.anchor(timing)
 
 
 _OTHER: Mapping[str, Callable[[Timing], object]] = {
@@ -383,8 +383,8 @@ def _make_identity_indices(rng: np.random.Generator, sizes: Mapping[str, int]) -
 @pytest.mark.device
 def test_a_computed_subscript_is_launched_if_the_user_says_so(device: Device) -> None:
     swapping = made("i<n", "z[i] = x[k[i] ^ 1]", "x,z f32 n; k i32 n; n i32", split="i:16")
-    options = {"make_arguments": _make_identity_indices, "statistics": {"x": "stride1"}, **FORCED}
-    options["runner"] = KernelRunner.open(device)
+    options: dict[str, Any] = {"make_arguments": _make_identity_indices, **FORCED}
+    options |= {"runner": KernelRunner.open(device), "statistics": {"x": "stride1"}}
     with pytest.raises(errors.KernelBuildError, match=r"nothing was launched.*unchecked=True"):
         time_kernel(swapping, n=64, **options)
     assert time_kernel(swapping, n=64, unchecked=True, **options).sizes

@@ -20,7 +20,6 @@ from countperf.counting.structure.memory_hierarchy import load_hierarchy
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, is_emitted
 from countperf.counting.vector import PropertyVector, caches_of
 from countperf.devices.device import Device
-from countperf.devices.discovery import find_device
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.measuring import MeasurementSet
 from countperf.models import library
@@ -227,16 +226,12 @@ def test_a_small_campaign_resumes_and_is_fitted(tmp_path: Path, device: Device) 
 @pytest.mark.skipif(
     find_objdump() is None or find_analyzer() is None, reason="objdump or llvm-mca is missing"
 )
-def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path) -> None:
-    try:
-        device = find_device("pocl:0")
-    except errors.DeviceError as error:
-        pytest.skip(str(error))
+def test_compiled_code_of_measured_kernels_is_noted(tmp_path: Path, pocl: Device) -> None:
     kernels = ("stride1/copy/256x1/f32", "transpose/tiled/16x16/f32", "spmv/banded/128x1/f32")
     shipped = shipped_measurements("pocl-epyc-zen5").select(lambda m: m.kernel in kernels)
     without = replace(
         shipped,
-        header=shipped.header.model_copy(update={"device": device.identity}),
+        header=shipped.header.model_copy(update={"device": pocl.identity}),
         measurements=tuple(
             m.model_copy(update={"code": None}) if m.family == "spmv" else m for m in shipped
         ),

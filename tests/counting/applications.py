@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,12 @@ from measurement_kernels.groups import GroupShape
 from measurement_kernels.loopy_kernels import LoopyKernel
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmallApplication:
+class SmallApplication(NamedTuple):
     """An application in small work groups, and two sets of sizes."""
 
     source: LoopyKernel  # the library's kernel
-    group_shape: GroupShape  # work items per group
     sizes: tuple[Mapping[str, int], Mapping[str, int]]  # values of the parameters
+    group_shape: GroupShape  # work items per group
 
     def build(self) -> Any:
         """Build the kernel."""
@@ -38,35 +36,29 @@ class SmallApplication:
         return {a.name: a.indices(random, sizes).tolist() for a in arrays if a.indices is not None}
 
 
-def _small(
-    name: str,
-    first: Mapping[str, int],
-    second: Mapping[str, int],
-    group_shape: GroupShape = (4, 4),
-) -> SmallApplication:
-    source = applications.APPLICATIONS[name]
-    return SmallApplication(source=source, group_shape=group_shape, sizes=(first, second))
-
-
-APPLICATIONS: dict[str, SmallApplication] = {
-    "gemm": _small("gemm", {"n": 8, "m": 4, "l": 12}, {"n": 12, "m": 16, "l": 8}),
-    "2mm": _small("2mm", {"n": 6, "m": 9, "l": 5, "o": 7}, {"n": 8, "m": 3, "l": 6, "o": 13}),
-    "atax": _small("atax", {"n": 9, "m": 6}, {"n": 8, "m": 13}),
-    "mvt": _small("mvt", {"n": 9}, {"n": 16}),
-    "jacobi-2d": _small("jacobi-2d", {"n": 8}, {"n": 13}),
-    "fdtd-2d": _small("fdtd-2d", {"n": 9, "m": 6}, {"n": 8, "m": 13}),
-    "trmm": _small("trmm", {"n": 9, "m": 6}, {"n": 12, "m": 7}),
-    "syrk": _small("syrk", {"n": 9, "m": 5}, {"n": 14, "m": 3}),
-    "covariance": _small("covariance", {"n": 6, "m": 9}, {"n": 11, "m": 6}),
-    "conv2d": _small("conv2d", {"n": 8, "m": 4}, {"n": 12, "m": 16}),
-    "heat-3d": _small("heat-3d", {"n": 5}, {"n": 8}),
-    "gesummv": _small("gesummv", {"n": 7}, {"n": 12}),
-    "batched-gemm": _small("batched-gemm", {"n": 1}, {"n": 2}, (16, 16)),
-    "dg-derivative": _small("dg-derivative", {"elements": 4}, {"elements": 6}, (NODES, 2)),
-    "spmv/random": _small("spmv/random", {"n": 8}, {"n": 20}),
-    "spmv/banded": _small("spmv/banded", {"n": 20}, {"n": 40}),
+_SIZES: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {
+    "gemm": ({"n": 8, "m": 4, "l": 12}, {"n": 12, "m": 16, "l": 8}),
+    "2mm": ({"n": 6, "m": 9, "l": 5, "o": 7}, {"n": 8, "m": 3, "l": 6, "o": 13}),
+    "atax": ({"n": 9, "m": 6}, {"n": 8, "m": 13}),
+    "mvt": ({"n": 9}, {"n": 16}),
+    "jacobi-2d": ({"n": 8}, {"n": 13}),
+    "fdtd-2d": ({"n": 9, "m": 6}, {"n": 8, "m": 13}),
+    "trmm": ({"n": 9, "m": 6}, {"n": 12, "m": 7}),
+    "syrk": ({"n": 9, "m": 5}, {"n": 14, "m": 3}),
+    "covariance": ({"n": 6, "m": 9}, {"n": 11, "m": 6}),
+    "conv2d": ({"n": 8, "m": 4}, {"n": 12, "m": 16}),
+    "heat-3d": ({"n": 5}, {"n": 8}),
+    "gesummv": ({"n": 7}, {"n": 12}),
+    "batched-gemm": ({"n": 1}, {"n": 2}),
+    "dg-derivative": ({"elements": 4}, {"elements": 6}),
+    "spmv/random": ({"n": 8}, {"n": 20}),
+    "spmv/banded": ({"n": 20}, {"n": 40}),
 }
-"""All of them at two sizes."""
+_SHAPES: dict[str, GroupShape] = {"batched-gemm": (16, 16), "dg-derivative": (NODES, 2)}
+APPLICATIONS = {
+    name: SmallApplication(applications.APPLICATIONS[name], sizes, _SHAPES.get(name, (4, 4)))
+    for name, sizes in _SIZES.items()
+}
 
 trmm, syrk, conv2d, fdtd_2d, covariance = (
     APPLICATIONS[name].build for name in ("trmm", "syrk", "conv2d", "fdtd-2d", "covariance")

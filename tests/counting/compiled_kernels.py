@@ -24,6 +24,10 @@ def _line(body: str, names: str) -> Build:
     return _kernel("i<n", body, f"{names} f32 n")
 
 
+def _steps(names: str, *steps: str) -> Build:
+    return _kernel("i<n", "\n".join(steps), f"{names} f32 n", seq_dependencies=True)
+
+
 VECTORS = "a,b,c,d f32 n"
 SCALED = "a,b,c,d f32 n; s,t f32"
 MATRIX = "c f32 n,n; a,b f32 n"
@@ -71,12 +75,6 @@ for g, l
     c[4*g + l] = tile[3 - l]*a[4*g + l] {dep=wait}
 end
 """
-TWO_IN_SEQUENCE = """
-for i
-    c[i] = a[i]*b[i] {{id=first{first}}}
-    d[i] = a[i]*b[i] {{dep=first{second}}}
-end
-"""
 GUARDED_AND_NOT = """
 for i, j
     d[i, j] = b[j] {{id=first}}
@@ -90,29 +88,14 @@ KERNELS: dict[str, Build] = {
     # rules 1 and 2: values that are there
     "square": _line("c[i] = (a[i]*2 + b[i])**2", "a,b,c"),
     "shared prefix": _line("c[i] = (a[i] + b[i] + d[i])*(b[i] + a[i] + e[i])", "a,b,c,d,e"),
-    "two instructions": _line(
-        "c[i] = a[i]*b[i] {id=first}\nd[i] = a[i]*b[i] + c[i] {dep=first}", "a,b,c,d"
+    "two instructions": _steps("a,b,c,d", "c[i] = a[i]*b[i]", "d[i] = a[i]*b[i] + c[i]"),
+    "named value": _steps("a,b,c,d", "<> z = a[i]*2", "c[i] = z*b[i]", "d[i] = a[i]*2*b[i] + 1"),
+    "new value of a name": _steps(
+        "a,b,c,d", "<> z = a[i]*2", "c[i] = z*b[i] + z*b[i]", "z = b[i]", "d[i] = z*b[i]"
     ),
-    "named value": _line(
-        """
-        <> z = a[i]*2 {id=z}
-        c[i] = z*b[i] {id=c, dep=z}
-        d[i] = a[i]*2*b[i] + 1 {dep=c}
-        """,
-        "a,b,c,d",
-    ),
-    "new value of a name": _line(
-        """
-        <> z = a[i]*2 {id=z}
-        c[i] = z*b[i] + z*b[i] {id=c, dep=z}
-        z = b[i] {id=again, dep=c}
-        d[i] = z*b[i] {dep=again}
-        """,
-        "a,b,c,d",
-    ),
-    "condition, then none": _line(TWO_IN_SEQUENCE.format(first=", if=i>3", second=""), "a,b,c,d"),
-    "none, then condition": _line(TWO_IN_SEQUENCE.format(first="", second=", if=i>3"), "a,b,c,d"),
-    "same condition": _line(TWO_IN_SEQUENCE.format(first=", if=i>3", second=", if=i>3"), "a,b,c,d"),
+    "condition, then none": _steps("a,b,c,d", "c[i] = a[i]*b[i] {if=i>3}", "d[i] = a[i]*b[i]"),
+    "none, then condition": _steps("a,b,c,d", "c[i] = a[i]*b[i]", "d[i] = a[i]*b[i] {if=i>3}"),
+    "same condition": _steps("a,b,c,d", "c[i] = a[i]*b[i] {if=i>3}", "d[i] = a[i]*b[i] {if=i>3}"),
     "same branches": _line(
         "c[i] = (a[i]*b[i] if i > 3 else d[i]) + (a[i]*b[i] if i > 3 else d[i])", "a,b,c,d"
     ),
@@ -136,14 +119,10 @@ KERNELS: dict[str, Build] = {
     ),
     "two loops around": _kernel(CUBE, "c[i] = sum([j, k], a[i]*b[j]*d[k])", VECTORS),
     "inner loop begins empty": _kernel(
-        ["i<n", "j<n", "k<j"],
-        "c[i] = sum(j, b[j] + sum(k, a[i]*d[k]))",
-        VECTORS,
+        ["i<n", "j<n", "k<j"], "c[i] = sum(j, b[j] + sum(k, a[i]*d[k]))", VECTORS
     ),
     "speculated in inner loop": _kernel(
-        ["i<n", "j<n", "k<j"],
-        "c[i] = sum(j, b[j] + sum(k, s*t*d[k]))",
-        SCALED,
+        ["i<n", "j<n", "k<j"], "c[i] = sum(j, b[j] + sum(k, s*t*d[k]))", SCALED
     ),
     "two loops in sequence": _kernel(
         CUBE, "c[i] = sum(j, a[i]*b[j])\ne[i] = sum(k, a[i]*d[k])", "a,b,c,d,e f32 n"
@@ -152,9 +131,7 @@ KERNELS: dict[str, Build] = {
     "condition changes": _kernel(SQUARE, "c[i, j] = a[i]*b[j] {if=j>2}", MATRIX),
     "condition does not change": _kernel(SQUARE, "c[i, j] = a[i]*b[j] {if=i>2}", MATRIX),
     "condition on one of two": _kernel(
-        SQUARE,
-        GUARDED_AND_NOT.format(value="a[i]", condition="i>2"),
-        "c,d f32 n,n; a,b f32 n",
+        SQUARE, GUARDED_AND_NOT.format(value="a[i]", condition="i>2"), "c,d f32 n,n; a,b f32 n"
     ),
     "speculated under a condition": _kernel(
         SQUARE,
@@ -238,34 +215,14 @@ KERNELS: dict[str, Build] = {
         """,
         VECTORS,
     ),
-    "straight into a branch": _line(
-        """
-        <> z = a[i] + b[i] {id=z}
-        c[i] = (exp(z) if i > 3 else b[i]) {dep=z}
-        """,
-        "a,b,c",
+    "straight into a branch": _steps(
+        "a,b,c", "<> z = a[i] + b[i]", "c[i] = (exp(z) if i > 3 else b[i])"
     ),
-    "guarded store": _line(
-        """
-        <> z = a[i]*b[i] {id=z}
-        c[i] = z {dep=z, if=i>3}
-        """,
-        "a,b,c",
+    "guarded store": _steps("a,b,c", "<> z = a[i]*b[i]", "c[i] = z {if=i>3}"),
+    "load in the other branch": _steps(
+        "a,b,c,d", "<> z = a[i] + b[i]", "c[i] = (-z if i > 3 else d[i])"
     ),
-    "load in the other branch": _line(
-        """
-        <> z = a[i] + b[i] {id=z}
-        c[i] = (-z if i > 3 else d[i]) {dep=z}
-        """,
-        "a,b,c,d",
-    ),
-    "no branch, but a choice": _line(
-        """
-        <> z = a[i] + b[i] {id=z}
-        c[i] = (-z if i > 3 else 0) {dep=z}
-        """,
-        "a,b,c",
-    ),
+    "no branch, but a choice": _steps("a,b,c", "<> z = a[i] + b[i]", "c[i] = (-z if i > 3 else 0)"),
 }
 
 
@@ -286,14 +243,12 @@ BOUNDS: dict[str, Build] = {
         "c[i] = sum(j, b[j] + sum(k, b[j]*d[k]))",
         "b,c f32 n; d f32 m; m i32",
     ),
-    "store before a branch": _line(
-        """
-        <> y = a[i] {id=y}
-        <> z = y + b[i] {id=z, dep=y}
-        d[i] = b[i] {id=d, dep=z}
-        c[i] = (exp(z) if i > 3 else 0) {dep=d}
-        """,
+    "store before a branch": _steps(
         "a,b,c,d",
+        "<> y = a[i]",
+        "<> z = y + b[i]",
+        "d[i] = b[i]",
+        "c[i] = (exp(z) if i > 3 else 0)",
     ),
     "never used": _line("<> z = a[i]*b[i] {id=z}\nc[i] = b[i] {dep=z}", "a,b,c"),
 }

@@ -31,11 +31,6 @@ def make(
     )
 
 
-def spread(t_unit: Any, name: str, width: int, axis: int = 0) -> Any:
-    """Map a loop to work items and groups."""
-    return lp.split_iname(t_unit, name, width, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
-
-
 def saxpy(assumptions: str = _WHOLE) -> Any:
     """One work item per element."""
     arrays = "x(n) y(n) z(n)"

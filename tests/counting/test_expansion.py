@@ -144,13 +144,14 @@ def test_a_load_waits_for_the_store_to_its_address() -> None:
         """,
         "x(n) y(n,4)",
         assumptions="n mod 32 = 0 and n >= 32",
+        split="i:32",
     )
     expected = Listing()
     stored = expected.add("store y", expected.add("load x"))
     for _ in range(3):
         added = expected.add("add", expected.add("load y", stored))
         stored = expected.add("store y", added)
-    expected.assert_is(expand_instructions(profiled.spread(unit, "i", 32), {"n": 64}))
+    expected.assert_is(expand_instructions(unit, {"n": 64}))
 
 
 def test_rows_of_a_triangle_run_as_far_as_the_last_item() -> None:
@@ -180,8 +181,9 @@ def test_copies_of_ilp_loops_are_independent() -> None:
         """,
         "x(2,n) y(2,n)",
         assumptions="n mod 32 = 0 and n >= 32",
+        split="i:32",
     )
-    unit = lp.tag_inames(profiled.spread(unit, "i", 32), {"u": "ilp"})
+    unit = lp.tag_inames(unit, {"u": "ilp"})
     expected = Listing()
     for _ in range(2):
         expected.add("store y", expected.add("mul", expected.add("load x")))
@@ -218,8 +220,8 @@ def test_statistics_give_trip_counts() -> None:
         """,
         "counts i32 n; x f32 99,n; z f32 n; n i32",
         assumptions="n mod 32 = 0 and n >= 32",
+        split="i:32",
     )
-    unit = profiled.spread(unit, "i", 32)
     (program,) = kernel_programs(unit, statistics={"k": 6.75})
     add = next(s for s in program.statements if s.name == "add")
     found = expand_program(program, {"n": 64}, sub_group_size=32, max_instructions=1000)

@@ -72,7 +72,7 @@ def only_program(t_unit: Any, *, contract: bool = True) -> KernelProgram:
 )
 def test_instructions_of_an_expression(expression: str, expected: str) -> None:
     instructions = f"z[i] = {expression}"
-    unit = profiled.spread(profiled.make("i<n", instructions, "x(n+9) y(n+9) z(n)"), "i", 32)
+    unit = profiled.make("i<n", instructions, "x(n+9) y(n+9) z(n)", split="i:32")
     (statement,) = only_program(unit).statements
     assert described(statement) == f"{expected}, store z {expected.count(',')}"
 
@@ -148,8 +148,8 @@ def test_each_launch_is_a_program() -> None:
         """,
         "x,y,z f32 n; n i32",
         assumptions="n mod 32 = 0 and n >= 32",
+        split="i:32 j:32",
     )
-    unit = profiled.spread(profiled.spread(unit, "i", 32), "j", 32)
     first, second = kernel_programs(unit)
     assert first.launches.evaluate({"n": 64}) == second.launches.evaluate({"n": 64}) == 1
     assert [kind_of(node) for node in first.statements[0].nodes] == ["load x", "add", "store y"]

@@ -80,51 +80,42 @@ _MISSED = {
 """Shares of misses in a first-level cache, by step; nearly all of ``l2_reuse``, ``beyond_l2``."""
 
 
+_CONFLICT = "l1_reuse_conflict"
+
+
 @pytest.mark.parametrize(
-    ("device", "n", "m", "step"),
-    [
-        ("amd-zen3", 1024, 8, "l1_reuse"),  # 8 ways, 4096 bytes apart
-        ("amd-zen3", 1024, 12, "l1_reuse_conflict1"),
-        ("amd-zen5", 1024, 12, "l1_reuse"),  # 12 ways
-        ("amd-zen3", 1024, 24, "l1_reuse_conflict2"),
-        ("amd-zen5", 1024, 24, "l1_reuse_conflict1"),
-        ("amd-zen3", 1024, 40, "l1_reuse_conflict3"),
-        ("amd-zen4", 1536, 16, "l1_reuse"),  # two sets of 8 ways
-        ("amd-zen4", 1536, 28, "l1_reuse_conflict1"),
-        ("intel-model167", 1536, 24, "l1_reuse"),
-        ("amd-zen3", 1024, 1500, "beyond_l2_conflict3"),  # a second level of 1024 sets
-        ("amd-zen4", 1024, 1500, "l2_reuse_conflict3"),  # of 2048 sets
-        ("amd-zen5", 1024, 1500, "beyond_l2_conflict3"),
-        ("intel-model167", 1024, 1500, "l2_reuse_conflict3"),
-        ("amd-zen3", 1040, 500, "l1_reuse"),  # a first level of 512 lines
-        ("amd-zen3", 1040, 740, "l2_reuse"),
-        ("amd-zen4", 1040, 740, "l2_reuse"),
-        ("amd-zen5", 1040, 740, "l1_reuse"),  # of 768 lines
-        ("intel-model167", 1040, 740, "l1_reuse"),
-        ("amd-zen3", 1040, 12000, "beyond_l2"),  # a second level of 8192 lines
-        ("amd-zen4", 1040, 12000, "l2_reuse"),  # of 16384
-        ("amd-zen4", 1040, 30000, "beyond_l2"),
-        ("intel-model167", 1040, 30000, "l2_reuse"),  # of 32768
-        ("amd-zen5", 3072, 200, "l1_reuse_conflict3"),
-        ("amd-zen5", 1024, 900, "l2_reuse_conflict3"),
-        ("amd-zen5", 1536, 24, "l1_reuse"),
-        ("amd-zen5", 1536, 40, "l1_reuse_conflict1"),
-        ("amd-zen5", 1536, 80, "l1_reuse_conflict2"),
-        ("amd-zen5", 1536, 500, "l1_reuse_conflict3"),
-        ("amd-zen5", 1040, 40000, "beyond_l2"),
+    ("device", "n", "steps"),
+    [  # of 8 or 12 ways, 4096 bytes apart, and second levels of 1024 or 2048 sets
+        ("amd-zen3", 1024, {8: "l1_reuse", 12: _CONFLICT + "1", 24: _CONFLICT + "2"}),
+        ("amd-zen3", 1024, {40: _CONFLICT + "3", 1500: "beyond_l2_conflict3"}),
+        ("amd-zen5", 1024, {12: "l1_reuse", 24: _CONFLICT + "1", 900: "l2_reuse_conflict3"}),
+        ("amd-zen5", 1024, {1500: "beyond_l2_conflict3"}),
+        ("amd-zen4", 1024, {1500: "l2_reuse_conflict3"}),
+        ("intel-model167", 1024, {1500: "l2_reuse_conflict3"}),
+        # two sets
+        ("amd-zen4", 1536, {16: "l1_reuse", 28: _CONFLICT + "1"}),
+        ("intel-model167", 1536, {24: "l1_reuse"}),
+        ("amd-zen5", 1536, {24: "l1_reuse", 40: _CONFLICT + "1", 80: _CONFLICT + "2"}),
+        ("amd-zen5", 1536, {500: _CONFLICT + "3"}),
+        ("amd-zen5", 3072, {200: _CONFLICT + "3"}),
+        # first levels of 512 or 768 lines, second ones of 8192, 16384 or 32768
+        ("amd-zen3", 1040, {500: "l1_reuse", 740: "l2_reuse", 12000: "beyond_l2"}),
+        ("amd-zen4", 1040, {740: "l2_reuse", 12000: "l2_reuse", 30000: "beyond_l2"}),
+        ("amd-zen5", 1040, {740: "l1_reuse", 40000: "beyond_l2"}),
+        ("intel-model167", 1040, {740: "l1_reuse", 30000: "l2_reuse"}),
     ],
 )
-def test_columns_by_the_caches_of_a_device(device: str, n: int, m: int, step: str) -> None:
+def test_columns_by_the_caches_of_a_device(device: str, n: int, steps: dict[int, str]) -> None:
     memory = load_hierarchy(device)
     unit = _unit("{ [i, j]: 0 <= i < n and 0 <= j < m }", "out[i] = sum(j, a[j, i])", "m,n")
-    assert _walked(unit, "gmem.load", memory.counted, n=n, m=m) == step
-
-    walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
-    first, second = memory.caches[:2]
-    _assert_missed(step, walk, first)
-    if n == 1040:
-        missed = _returns_missed(walk, second.size_bytes, second.ways)
-        assert (missed > 0.3) == (step == "beyond_l2")
+    for m, step in steps.items():
+        assert _walked(unit, "gmem.load", memory.counted, n=n, m=m) == step
+        walk = [4 * (j * n + i) for i in range(8) for j in range(m)]
+        first, second = memory.caches[:2]
+        _assert_missed(step, walk, first)
+        if n == 1040:
+            missed = _returns_missed(walk, second.size_bytes, second.ways)
+            assert (missed > 0.3) == (step == "beyond_l2")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +134,6 @@ def test_rows_apart_by_the_caches_of_a_device(device: str, items: int, step: str
     unit = lp.tag_inames(_unit(domain, "a[i, j] = i + j", "n,1024", items), {"j": "l.1"})
     lane = _walked(unit, "gmem.store", memory.counted, n=1200).partition("-")[0]
     assert lane == step
-
     walk = [4 * (i * 1024 + j) for j in range(16) for i in range(items)]
     _assert_missed(step, walk, memory.caches[0])
 
@@ -200,7 +190,6 @@ def test_of_copies_on_a_line_the_first_leads_there(copies: int, items: int, step
     walked = by_item.pop(step)
     assert walked == n * m * (copies if step == "l1_reuse" else 1)
     assert walked + sum(by_item.values()) == n * m * copies
-
     walk = [
         4 * (1024 * i + copies * j + k)
         for j in range(m)
@@ -221,7 +210,6 @@ def test_each_of_copies_on_lines_apart_leads_to_others(items: int, step: str) ->
     executions = _count_runs(lp.tag_inames(unit, {"k": "unr"}), "gmem.load", n=n, m=m)
     assert {s.partition(".")[0] for s in executions} == {step}
     assert sum(executions.values()) == 4 * n * m
-
     walk = [4 * (1024 * i + 64 * k + j) for j in range(m) for i in range(items) for k in range(4)]
     _assert_missed(step, walk, DEFAULT_CACHES.first)
 

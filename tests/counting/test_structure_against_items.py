@@ -18,7 +18,7 @@ from countperf.counting.access_analysis import (
     AccessAnalysis,
     SubGroupCounts,
     bank_conflicts,
-    lines_moved,
+    count_lines,
     transactions,
 )
 from countperf.counting.analysis import KernelAnalysis, analyze_kernel, footprints_of
@@ -256,5 +256,5 @@ def test_full_groups_split_off_leave_everything_as_it_is(
 def test_transactions_of_many_groups_are_not_listed_one_by_one() -> None:
     analysis = analyze_kernel(entry("vector-scale-add/stride1/256x1").build())
     n = 2**28 + 256
-    found = lines_moved(analysis.accesses, {"n": n}, line_bytes=64, sub_group_size=16)
+    found = count_lines(analysis.accesses, {"n": n}, line_bytes=64, sub_group_size=16)
     assert found == {"load": 2 * n // 16, "store": n // 16}

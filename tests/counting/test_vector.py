@@ -251,7 +251,7 @@ def _scale() -> lp.TranslationUnit:
 
 
 def test_items_and_rows_are_symbolic_counts() -> None:
-    vector = count_kernel(_scale(), view="structure").mapped(lambda c: {**c, **group_shape(c)})
+    vector = count_kernel(_scale(), view="structure").map_counts(lambda c: {**c, **group_shape(c)})
     for n, m in ((16, 4), (17, 9), (1000, 3)):
         values = vector.evaluate(n=n, m=m)
         groups = -(-n // 16) * -(-m // 4)

@@ -59,19 +59,10 @@ def make_case(
 ) -> KernelCase:
     """Make a case that only a `FakeRunner` can run."""
     fields: dict[str, Any] = {
-        "name": f"{kernel}/n={n}",
-        "kernel": kernel,
-        "family": "fake",
-        "variant": "plain",
-        "group_shape": (16, 1),
-        "element_type": "f32",
-        "build": build,
-        "parameters": {"n": n},
-        "make_arguments": lambda *_: {},
-        "reference": lambda *_: {},
-        "tolerance": 1e-6,
-        "global_memory_bytes": memory,
-        "check_parameters": {"n": 16},
+        **{"name": f"{kernel}/n={n}", "kernel": kernel, "family": "fake", "variant": "plain"},
+        **{"group_shape": (16, 1), "element_type": "f32", "build": build, "tolerance": 1e-6},
+        **{"make_arguments": lambda *_: {}, "reference": lambda *_: {}},
+        **{"parameters": {"n": n}, "check_parameters": {"n": 16}, "global_memory_bytes": memory},
     }
     return KernelCase(**{**fields, **changes})
 
@@ -90,7 +81,6 @@ class FakeClock(EventClock):
         self._now += seconds
 
     def time_run(self, launch: object) -> RunTime:
-        """Return the next scripted time."""
         del launch
         duration = next(self._durations)
         self.sleep(duration + 1e-5)
@@ -118,18 +108,15 @@ class FakeRunner(CaseRunner):
         self._broken = dict(broken or {})
 
     def time_of_others_s(self) -> float | None:
-        """Return what the test wants."""
         return self.others_s()
 
     def check(self, case: KernelCase) -> None:
-        """Note the kernel, or raise what the script says."""
         self.checked.append(case.kernel)
         if case.kernel in self._broken:
             raise self._broken[case.kernel]
 
     @contextmanager
     def load_case(self, case: KernelCase) -> Generator[Run]:
-        """Give what takes the next scripted time."""
         turn = self.rounds.count(case.name)
         self.rounds.append(case.name)
         self.clock.sleep(self.setup_s)

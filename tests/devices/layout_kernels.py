@@ -64,7 +64,6 @@ class Laid(NamedTuple):
     order: Any = "C"  # in which the input lies
 
     def assert_doubled(self, session: Any) -> None:
-        """Run the kernel, and see that every element is written in its place, no other one."""
         kernel = session.build_kernel(self.build())
         random = np.random.default_rng(5).random(self.shape) + 1
         x: NDArray[Any] = np.asarray(random, kernel.arrays[0].dtype, order=self.order)

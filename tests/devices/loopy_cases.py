@@ -45,20 +45,12 @@ def double(group: int = GROUP) -> Any:
 def two_launches() -> Any:
     """Add one, wait for all groups, and reverse: two launches, with a global temporary."""
     space = lp.AddressSpace.GLOBAL
-    unit = made(
-        "{[i,j]: 0<=i,j<n}",
-        """
-        tmp[i] = a[i] + 1    {id=first}
-        ... gbarrier         {id=wait, dep=first}
-        out[j] = tmp[n-1-j]  {dep=wait}
-        """,
-        "a,out f32 n; n i32",
-        lp.TemporaryVariable("tmp", np.float32, shape=(Variable("n"),), address_space=space),
-        assumptions=_whole_groups(GROUP),
-        name="two_launches",
-        split=f"i:{GROUP}",
-    )
-    return in_groups(unit, f"j:{GROUP}")
+    held = lp.TemporaryVariable("tmp", np.float32, shape=(Variable("n"),), address_space=space)
+    body = "tmp[i] = a[i] + 1 {id=first}\n... gbarrier {id=wait, dep=first}\n"
+    body += "out[j] = tmp[n-1-j] {dep=wait}"
+    options: dict[str, Any] = {"assumptions": _whole_groups(GROUP), "name": "two_launches"}
+    unit = made("{[i,j]: 0<=i,j<n}", body, "a,out f32 n; n i32", held, **options)
+    return in_groups(unit, f"i:{GROUP} j:{GROUP}")
 
 
 def _vector(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
@@ -70,28 +62,17 @@ def make_loopy_case(
 ) -> KernelCase:
     """Make a case of `double`, or of another kernel with the same arguments."""
     fields: dict[str, Any] = {
-        "name": f"{kernel}/n=1024",
-        "kernel": kernel,
-        "group_shape": (GROUP, 1),
-        "element_type": "f32",
-        "build": build,
-        "parameters": {"n": 1024},
-        "make_arguments": _vector,
+        **{"name": f"{kernel}/n=1024", "kernel": kernel, "build": build, "tolerance": 1e-6},
+        **{"parameters": {"n": 1024}, "check_parameters": {"n": 64}, "make_arguments": _vector},
         "reference": lambda arguments, _: {"out": 2 * arguments["a"]},
-        "tolerance": 1e-6,
-        "global_memory_bytes": 8 * 1024,
-        "check_parameters": {"n": 64},
     }
     return KernelCase(**{**fields, **changes})
 
 
 def _matrix(random: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
     n, m = parameters["n"], parameters["m"]
-    return {
-        "a": np.asfortranarray(random.random((n, m), dtype=np.float32)),
-        "out": np.ones(2 * n, np.float32),
-        "factor": np.float32(0.5),
-    }
+    a = np.asfortranarray(random.random((n, m), dtype=np.float32))
+    return {"a": a, "out": np.ones(2 * n, np.float32), "factor": np.float32(0.5)}
 
 
 def _row_sums(arguments: Mapping[str, Any], _: object) -> dict[str, Any]:

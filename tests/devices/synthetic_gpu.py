@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from countperf.devices.device import Device, EventClock, RunTime
+from countperf.devices.device import Device, EventClock, Launch, RunTime, Session
 from countperf.devices.identity import DeviceType
 from countperf.errors import MeasurementError
 from countperf.measuring.characterization import CHAINS, INSTRUCTION_TESTS, UNROLLED
@@ -70,7 +70,7 @@ class SyntheticClock(EventClock):
         return RunTime(time_s=elapsed_s, host_s=elapsed_s + self._session.truth.host_overhead_s)
 
 
-class SyntheticSession:
+class SyntheticSession(Session):
     """Stands for an open device."""
 
     def __init__(self, truth: Truth, device_type: DeviceType = "gpu") -> None:
@@ -88,9 +88,20 @@ class SyntheticSession:
         )
         self.device = Device(label="fake:0", identity=identity, limits=limits, handle=None)
 
-    def load(self, source: str, *, fresh: bool = False) -> _Program:
-        del fresh
-        return _Program(self, set(re.findall(r"KERNEL (\w+)\(", source)))
+    def load(self, source: str, *, fresh: bool = False) -> Launch:
+        names, truth = set(re.findall(r"KERNEL (\w+)\(", source)), self.truth
+
+        def launch(name: str, groups: int, size: int, arguments: Sequence[Any]) -> list[float]:
+            assert name in names
+            if name in self.broken:
+                raise MeasurementError(f"{name} does not run")
+            warps = -(-groups // min(truth.units, groups)) * -(-size // LANES)
+            cycles = _cycles(truth, name, warps, groups, size, arguments)
+            elapsed_s = round(1e9 * (truth.overhead_s + cycles / truth.clock_hz)) * 1e-9
+            self.now += elapsed_s + truth.host_overhead_s
+            return [elapsed_s]
+
+        return launch
 
     def build_kernel(self, t_unit: Any, unused_local_bytes: int | None = None) -> Any:
         raise NotImplementedError
@@ -111,31 +122,6 @@ class SyntheticSession:
     def copy_out(self, array: NDArray[Any], memory: Memory) -> None:
         startup, bandwidth = self.truth.d2h
         self.now += startup + array.nbytes / bandwidth
-
-    def finish(self) -> None:
-        pass
-
-    def versions(self) -> dict[str, str]:
-        return {}
-
-
-class _Program:
-    def __init__(self, session: SyntheticSession, names: set[str]) -> None:
-        self._session = session
-        self._names = names
-
-    def __call__(
-        self, name: str, groups: int, group_size: int, arguments: Sequence[Any]
-    ) -> list[float]:
-        assert name in self._names
-        session, truth = self._session, self._session.truth
-        if name in session.broken:
-            raise MeasurementError(f"{name} does not run")
-        warps = -(-groups // min(truth.units, groups)) * -(-group_size // LANES)
-        cycles = _cycles(truth, name, warps, groups, group_size, arguments)
-        elapsed_s = round(1e9 * (truth.overhead_s + cycles / truth.clock_hz)) * 1e-9
-        session.now += elapsed_s + truth.host_overhead_s
-        return [elapsed_s]
 
 
 _TESTS = {test.kernel(chains): test for test in INSTRUCTION_TESTS for chains in (1, CHAINS)}

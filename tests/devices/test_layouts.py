@@ -31,11 +31,9 @@ class GuardedSession(OpenCLSession):
     _wholes: list[tuple[cl.Buffer, int]]
 
     def allocate(self, size: int) -> cl.Buffer:
-        """Return a part of a larger buffer."""
         return self._guarded(np.zeros(max(4, size), np.uint8))
 
     def upload(self, array: NDArray[Any]) -> cl.Buffer:
-        """Return a part of a larger buffer, with the elements of an array."""
         return self._guarded(np.frombuffer(array.tobytes(order="A"), np.uint8))
 
     def _guarded(self, content: NDArray[np.uint8]) -> cl.Buffer:
@@ -50,7 +48,6 @@ class GuardedSession(OpenCLSession):
         return whole.get_sub_region(_MARGIN, content.size)
 
     def touched(self) -> int:
-        """Return how many bytes beside the buffers were overwritten."""
         import pyopencl as cl
 
         changed = 0

@@ -78,19 +78,12 @@ def test_classes(code: str, classes: str) -> None:
 GNU = """
 /tmp/f.so:     file format elf64-x86-64
 
-
-Disassembly of section .text:
-
 0000000000001000 <f>:
     1000:\txor    %eax,%eax
     1002:\tdata16 cs nopw 0x0(%rax,%rax,1)
     1010:\tvmovaps 0x2000(%rip),%xmm0        # 3000 <f+0x2000>
-    1020:\tvmovups (%rdi,%rax,4),%ymm1
     1028:\tnotrack jmp *%rcx
-    102a:\tvaddps %ymm1,%ymm1,%ymm1
-    1030:\tadd    $0x8,%rax
     1034:\tjne    102a <f+0x2a>
-    1036:\tjmp    2000 <g>
 \t...
 
 0000000000002000 <g>:
@@ -99,27 +92,19 @@ Disassembly of section .text:
 LLVM = """
 /tmp/f.so:\tfile format elf64-x86-64
 
-Disassembly of section .text:
-
 0000000000001000 <f>:
     1000:      \txorl\t%eax, %eax
     1010:      \tvmovaps\t8192(%rip), %xmm0              # 0x3000 <f+0x2000>
-    1020:      \tvmovups\t(%rdi,%rax,4), %ymm1
-    102a:      \tvaddps\t%ymm1, %ymm1, %ymm1
-    1030:      \taddq\t$8, %rax
     1034:      \tjne\t0x102a <f+0x2a>
     1036:      \tretq
-
-0000000000002000 <g>:
-    2000:      \tretq
 """
 
 
 @pytest.mark.parametrize(
     ("text", "number", "first", "last"),
     [
-        (GNU, 10, (0x1000, "xor", "%eax,%eax"), (0x1034, "jne", "102a")),
-        (LLVM, 8, (0x1000, "xorl", "%eax, %eax"), (0x1034, "jne", "0x102a")),
+        (GNU, 6, (0x1000, "xor", "%eax,%eax"), (0x1034, "jne", "102a")),
+        (LLVM, 4, (0x1000, "xorl", "%eax, %eax"), (0x1034, "jne", "0x102a")),
     ],
 )
 def test_lines_of_a_listing(
@@ -131,7 +116,7 @@ def test_lines_of_a_listing(
     assert last in found
     if text == GNU:  # without prefixes
         assert found[1][1:] == ("nopw", "0x0(%rax,%rax,1)")
-        assert found[4][1:] == ("jmp", "*%rcx")
+        assert found[3][1:] == ("jmp", "*%rcx")
 
 
 LINE_BYTES, SETS, WAYS = 64, 64, 8
@@ -165,28 +150,18 @@ def test_blocks_are_taken_one_by_one() -> None:
 
 def items_of(arrays: int, items: int, array_bytes: int) -> str:
     """A loop over items that loads one element from each of some arrays on the stack."""
-    lines = [
-        f"vmovss {array * array_bytes}(%rax,%rcx,4),%xmm{array % 16}" for array in range(arrays)
-    ]
-    top = f"lea -{arrays * array_bytes}(%rsp),%rax"
-    return "\n".join(
-        ("f:", top, "xor %ecx,%ecx", *lines, "inc %rcx", f"cmp ${items:#x},%rcx", "jne 2", "ret")
-    )
+    loads = [f"vmovss {k * array_bytes}(%rax,%rcx,4),%xmm{k % 16}" for k in range(arrays)]
+    top = ("f:", f"lea -{arrays * array_bytes}(%rsp),%rax", "xor %ecx,%ecx")
+    return "\n".join((*top, *loads, "inc %rcx", f"cmp ${items:#x},%rcx", "jne 2", "ret"))
 
 
 @pytest.mark.parametrize(
     ("cache", "arrays", "array_bytes", "share_conflicting"),
     [
-        (None, 8, 4096, 0),
-        (None, 9, 4096, 1 / 8),
-        (None, 33, 4096, 25 / 32),
-        (None, 16, 1024, 0),
-        (None, 36, 1024, 1 / 8),
-        (None, 12, 4096 + 64, 0),
-        (ZEN_5.code, 9, 4096, 0),
-        (ZEN_5.code, 12, 4096, 0),
-        (ZEN_5.code, 13, 4096, 1 / 12),
-        (ZEN_5.code, 33, 4096, 21 / 32),
+        *((None, 8, 4096, 0), (None, 9, 4096, 1 / 8), (None, 33, 4096, 25 / 32)),
+        *((None, 16, 1024, 0), (None, 36, 1024, 1 / 8), (None, 12, 4096 + 64, 0)),
+        *((ZEN_5.code, arrays, 4096, 0) for arrays in (9, 12)),
+        *((ZEN_5.code, 13, 4096, 1 / 12), (ZEN_5.code, 33, 4096, 21 / 32)),
     ],
 )
 def test_what_items_keep_on_the_stack(
@@ -204,8 +179,6 @@ def test_what_items_keep_on_the_stack(
 def test_addresses_are_those_of_the_first_time() -> None:
     machine = Machine()
     machine.registers[REGISTERS["%rdi"].number] = 1 << 20
-    code = program(
-        "f:\nmov $0x0,%eax\nmov (%rdi,%rax,8),%rdx\ninc %rax\ncmp $0x64,%rax\njne 1\nret"
-    )
+    code = program("f: mov $0x0,%eax; mov (%rdi,%rax,8),%rdx; inc %rax; cmp $0x64,%rax; jne 1; ret")
     assert code.follow_function("f", machine)[1] == 100
     assert machine.accessed == {1: 1 << 20}

@@ -68,38 +68,25 @@ __ocl_svml_z0_irem16: vdivps %zmm1,%zmm0,%zmm0; ret
 """
 
 
+COUNTS_IN_MEMORY = "f: movl $0x0,-0x8(%rsp); incl -0x8(%rsp); cmp %edi,-0x8(%rsp); jne 1; ret"
+LONGER_WAY_FIRST = BY_REGISTER.replace("je 9; nop; nop; nop; ret", "jne 8; ret; nop; nop; ret")
+
+
 @pytest.mark.parametrize(
     ("code", "registers", "expected"),
     [
-        pytest.param(
-            "f: movl $0x0,-0x8(%rsp); incl -0x8(%rsp); cmp %edi,-0x8(%rsp); jne 1; ret",
-            {"rdi": 10**6},
-            {2: 10**6},
-            id="counts in memory",
-        ),
-        pytest.param(BY_VECTORS, {"rdi": 1000}, {3: 1000}, id="counts in vectors"),
-        pytest.param(BY_GATHERS, {"rsi": 10**9}, {5: 10**9}, id="counts of items in memory"),
-        pytest.param(NESTS_AND_CALLS, {"rdi": 5}, {2: 40, 9: 1, 10: 5}, id="nests and calls"),
-        pytest.param(
-            "f: vucomiss (%rsi),%xmm0; jae 3; nop; ret",
-            {"rsi": 1 << 40},
-            {0: 1, 1: 1, 2: 1, 3: 1},
-            id="branches on data go on",
-        ),
-        pytest.param(GUARD_IN_LOOP, {"rsi": 1 << 40, "rdi": 10}, {6: 9}, id="a guard is passed"),
-        pytest.param(
-            BY_REGISTER, {}, {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 0, 9: 1}, id="calls, the shorter way"
-        ),
-        pytest.param(
-            BY_REGISTER.replace("je 9; nop; nop; nop; ret", "jne 8; ret; nop; nop; ret"),
-            {},
-            {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 1, 8: 0},
-            id="not a longer way that comes first",
-        ),
-        pytest.param(DIVIDED, {"rdi": 17, "rsi": 5}, {4: 17 % 5}, id="remainders of vectors"),
-        pytest.param(
-            DIVIDED.replace("irem", "udiv"), {"rdi": 17, "rsi": 5}, {4: 17 // 5}, id="quotients"
-        ),
+        (COUNTS_IN_MEMORY, {"rdi": 10**6}, {2: 10**6}),
+        (BY_VECTORS, {"rdi": 1000}, {3: 1000}),
+        (BY_GATHERS, {"rsi": 10**9}, {5: 10**9}),
+        (NESTS_AND_CALLS, {"rdi": 5}, {2: 40, 9: 1, 10: 5}),
+        # branches on data go on, and past a guard
+        ("f: vucomiss (%rsi),%xmm0; jae 3; nop; ret", {"rsi": 1 << 40}, {2: 1, 3: 1}),
+        (GUARD_IN_LOOP, {"rsi": 1 << 40, "rdi": 10}, {6: 9}),
+        # of functions that are called, the shorter way
+        (BY_REGISTER, {}, {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 0, 9: 1}),
+        (LONGER_WAY_FIRST, {}, {0: 1, 1: 1, 2: 1, 4: 1, 5: 1, 6: 1, 8: 0}),
+        (DIVIDED, {"rdi": 17, "rsi": 5}, {4: 17 % 5}),
+        (DIVIDED.replace("irem", "udiv"), {"rdi": 17, "rsi": 5}, {4: 17 // 5}),
     ],
 )
 def test_counts(code: str, registers: dict[str, int], expected: dict[int, int]) -> None:
@@ -260,33 +247,16 @@ TESTED_MASK = (
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        pytest.param(MASK_OF_GATHER, {2, 3}, id="masks of gathers are for numbers only"),
-        pytest.param(TESTED_MASK, {0, 1, 3}, id="a mask that is tested"),
-        pytest.param(
-            "vmovdqa (%rsp),%ymm0; vpaddq %ymm7,%ymm0,%ymm3; vmovdqa %ymm3,(%rsp)",
-            {0, 1, 2},
-            id="counts that wait in memory",
-        ),
-        pytest.param(
-            "vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}; vmovd %xmm0,%eax",
-            {0, 1, 2},
-            id="lanes that a mask keeps",
-        ),
-        pytest.param(
-            "vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}{z}; vmovd %xmm0,%eax",
-            {1, 2},
-            id="what is written again",
-        ),
-        pytest.param(
-            "movdqa (%rax),%xmm0; paddd %xmm1,%xmm0; movd %xmm0,%eax",
-            {0, 1, 2},
-            id="instructions without VEX",
-        ),
-        pytest.param(
-            "vmovaps (%rax),%ymm1; vmulps %ymm1,%ymm1,%ymm0; vmovd %xmm0,%eax",
-            {1, 2},
-            id="products of numbers",
-        ),
+        (MASK_OF_GATHER, {2, 3}),  # which are for numbers only
+        (TESTED_MASK, {0, 1, 3}),
+        # counts that wait in memory
+        ("vmovdqa (%rsp),%ymm0; vpaddq %ymm7,%ymm0,%ymm3; vmovdqa %ymm3,(%rsp)", {0, 1, 2}),
+        # lanes that a mask keeps, and what is written again
+        ("vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}; vmovd %xmm0,%eax", {0, 1, 2}),
+        ("vmovdqa (%rax),%ymm0; vmovdqa32 (%rbx),%ymm0{%k1}{z}; vmovd %xmm0,%eax", {1, 2}),
+        # instructions without VEX, and products of numbers
+        ("movdqa (%rax),%xmm0; paddd %xmm1,%xmm0; movd %xmm0,%eax", {0, 1, 2}),
+        ("vmovaps (%rax),%ymm1; vmulps %ymm1,%ymm1,%ymm0; vmovd %xmm0,%eax", {1, 2}),
     ],
 )
 def test_needed_vectors(code: str, expected: set[int]) -> None:

@@ -21,18 +21,11 @@ pytestmark = [
 ]
 
 NAMES = (
-    "finite-differences/16x16/f32",
-    "guards/scattered/32x8/f32",
-    "integer/div-1/128x1/f32",
-    "jacobi-2d/32x8/f32",
-    "local-access/stride-8/128x1/f32",
-    "matmul-tiled/square/16x16/f32",
-    "precision/divide/128x1/f64",
-    "rows-in-loops/one-of-500/128x1/f64",
-    "short-launches/sums/32x1/f32",
-    "shared-lines/copied-4x4-1952/4x4/f32",
+    *("finite-differences/16x16/f32", "guards/scattered/32x8/f32", "integer/div-1/128x1/f32"),
+    *("jacobi-2d/32x8/f32", "local-access/stride-8/128x1/f32", "matmul-tiled/square/16x16/f32"),
+    *("precision/divide/128x1/f64", "rows-in-loops/one-of-500/128x1/f64", "trmm/32x8/f32"),
+    *("short-launches/sums/32x1/f32", "shared-lines/copied-4x4-1952/4x4/f32"),
     "transpose/tiled/16x16/f32",
-    "trmm/32x8/f32",
 )
 """Of several launches, with guards, remainders, barriers, divisions and triangular loops."""
 
@@ -60,10 +53,8 @@ def upper_rows() -> Any:
 
 
 OTHERS = {
-    "one-group": (one_group, {"n": 7}),
-    "stencil": (stencil, {"n": 32}),
-    "two-launches": (two_launches, {"n": 4 * GROUP}),
-    "upper-rows": (upper_rows, {"n": 50}),
+    **{"one-group": (one_group, {"n": 7}), "stencil": (stencil, {"n": 32})},
+    **{"two-launches": (two_launches, {"n": 4 * GROUP}), "upper-rows": (upper_rows, {"n": 50})},
 }
 """Kernels as other projects write them."""
 
@@ -80,10 +71,9 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Steppable]
     except (DeviceError, SteppingError) as error:
         pytest.skip(str(error))
     names = (*NAMES, *OTHERS)
-    units = [
-        (OTHERS[name][0]() if name in OTHERS else catalog.entry(name).build(), sizes_of(name))
-        for name in names
-    ]
+    builders = {name: catalog.entry(name).build for name in NAMES}
+    builders |= {name: build for name, (build, _) in OTHERS.items()}
+    units = [(builders[name](), sizes_of(name)) for name in names]
     results = compiled_for_stepping(units, device, tmp_path_factory.mktemp("objects"))
     by_name = zip(names, results, strict=True)
     return {name: kernel for name, kernel in by_name if isinstance(kernel, Steppable)}

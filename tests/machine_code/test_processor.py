@@ -138,47 +138,28 @@ def test_results_and_flags(integers: Execute, code: str) -> None:
 THREE, TWO = "%ymm1,%ymm2,%ymm3", "%ymm1,%ymm3"
 COMPUTED = (
     *(f"vpcmp{order}{size} {THREE}" for order in ("eq", "gt") for size in "bwdq"),
-    *(
-        f"vp{which}{sign}{size} {THREE}"
-        for which in ("min", "max")
-        for sign in "su"
-        for size in "bwd"
-    ),
+    *(f"vp{which}{size} {THREE}" for which in ("mins", "minu", "maxs", "maxu") for size in "bwd"),
     *(f"vp{name}{size} {THREE}" for name in ("add", "sub") for size in "bwdq"),
     *(f"vp{name} {THREE}" for name in ("mullw", "mulld", "muludq", "muldq")),
     *(f"v{name} {THREE}" for name in ("pand", "pandn", "por", "pxor", "andps", "xorpd")),
     *(f"vps{way}w ${by},%ymm2,%ymm3" for way in ("ll", "rl", "ra") for by in (0, 5, 15, 16)),
-    *(f"vps{way}d %xmm1,%ymm2,%ymm3" for way in ("ll", "rl", "ra")),
-    *(f"vps{way}d $0x4,%ymm2,%ymm3" for way in ("ll", "rl", "ra")),
+    *(f"vps{way}d {by},%ymm2,%ymm3" for way in ("ll", "rl", "ra") for by in ("%xmm1", "$0x4")),
     *(f"vps{way}q $0x4,%ymm2,%ymm3" for way in ("ll", "rl")),
-    *(f"vps{way}v{size} {THREE}" for way in ("ll", "rl") for size in "dq"),
-    f"vpsravd {THREE}",
+    *(f"vps{way} {THREE}" for way in ("llvd", "llvq", "rlvd", "rlvq", "ravd")),
     *(f"vpack{sign}s{what} {THREE}" for sign in "su" for what in ("wb", "dw")),
     *(f"vpunpck{half}{what} {THREE}" for half in "lh" for what in ("bw", "wd", "dq", "qdq")),
-    *(
-        f"vpmov{sign}x{sizes} %xmm1,%ymm3"
-        for sign in "sz"
-        for sizes in ("bw", "bd", "bq", "wd", "wq", "dq")
-    ),
-    "vblendvps %ymm1,%ymm2,%ymm4,%ymm3",
-    "vblendvpd %ymm1,%ymm2,%ymm4,%ymm3",
-    "vpblendvb %ymm1,%ymm2,%ymm4,%ymm3",
-    *(f"vpbroadcast{size} %xmm1,%ymm3" for size in "bwdq"),
-    f"vpshufd $0x1b,{TWO}",
-    f"vshufps $0x4e,{THREE}",
-    f"vpblendd $0x53,{THREE}",
-    f"vperm2i128 $0x31,{THREE}",
-    f"vpermq $0x1b,{TWO}",
-    "vextracti128 $0x1,%ymm1,%xmm3",
-    "vinserti128 $0x1,%xmm1,%ymm2,%ymm3",
-    "vmovdqa %xmm1,%xmm3",
-    f"vblendpd $0x6,{THREE}",
+    *(f"vpmov{sign}xb{wide} %xmm1,%ymm3" for sign in "sz" for wide in "wdq"),
+    *(f"vpmov{sign}x{sizes} %xmm1,%ymm3" for sign in "sz" for sizes in ("wd", "wq", "dq")),
+    *(f"v{name} %ymm1,%ymm2,%ymm4,%ymm3" for name in ("blendvps", "blendvpd", "pblendvb")),
+    *(f"v{name} %xmm1,%ymm3" for name in ("broadcastss", *map("pbroadcast{}".format, "bwdq"))),
+    *(f"v{name} $0x1b,{TWO}" for name in ("pshufd", "permq")),
+    *(f"v{name},{THREE}" for name in ("shufps $0x4e", "pblendd $0x53", "perm2i128 $0x31")),
+    *("vextracti128 $0x1,%ymm1,%xmm3", "vinserti128 $0x1,%xmm1,%ymm2,%ymm3"),
+    *("vmovdqa %xmm1,%xmm3", f"vblendpd $0x6,{THREE}"),
     *(f"vbroadcast{what} (%rdi),%ymm3" for what in ("sd", "i128", "f128")),
-    "vbroadcastss %xmm1,%ymm3",
 )
 TAKEN = (
-    *(f"vmovmskp{size} %ymm1,%eax" for size in "sd"),
-    "vpmovmskb %ymm1,%eax",
+    *(f"v{name} %ymm1,%eax" for name in ("movmskps", "movmskpd", "pmovmskb")),
     *(f"vpextr{size} $0x1,%xmm1,%eax" for size in "bwd"),
     *(f"vpextr{size} $0x5,%xmm1,%eax" for size in "bw"),
     "vmovd %xmm1,%eax",
@@ -283,11 +264,8 @@ MOVES = (
     ),
     *(f"vpmov{sizes} %zmm1,%ymm3" for sizes in ("qd", "dw", "wb")),
     *(f"vpmov{sizes} %zmm1,%xmm3" for sizes in ("qw", "db", "qb")),
-    "vpmovqd %ymm1,%xmm3",
-    "vpmovqd %xmm1,%xmm3",
-    "vpmullq (%rdi){1to4},%ymm2,%ymm3",
-    "vpaddd (%rdi){1to16},%zmm2,%zmm3",
-    "vpternlogq $0x96,(%rdi){1to8},%zmm2,%zmm3",
+    *("vpmovqd %ymm1,%xmm3", "vpmovqd %xmm1,%xmm3", "vpmullq (%rdi){1to4},%ymm2,%ymm3"),
+    *("vpaddd (%rdi){1to16},%zmm2,%zmm3", "vpternlogq $0x96,(%rdi){1to8},%zmm2,%zmm3"),
     "vpminsd (%rdi){1to8},%ymm2,%ymm3",
     *(
         f"{name} %zmm1,%zmm2,%zmm3{{%k1}}{zeros}"

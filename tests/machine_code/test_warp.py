@@ -32,9 +32,8 @@ def _execute(text: str, state: WarpState) -> None:
 
 def _value(opcode: str, operands: Sequence[str], **registers: int) -> dict[str, int]:
     """Execute an instruction; return what registers hold in lane 5."""
-    state = WarpState(
-        {0x160: 77, 0x164: 0x0102}, {}, {name: lanes_of(v) for name, v in registers.items()}
-    )
+    held = {name: lanes_of(value) for name, value in registers.items()}
+    state = WarpState({0x160: 77, 0x164: 0x0102}, {}, held)
     _execute(" ".join((opcode, *operands)), state)
     return {name: int(value[5]) for name, value in state.registers.items()}
 
@@ -82,11 +81,8 @@ def test_single_instructions(
 @pytest.mark.parametrize(
     ("opcode", "operands"),
     [
-        ("SEL.64", "R0 R2 R4 P0"),
-        ("IMNMX.S64", "PT PT R0 R2 R4 !PT !PT"),
-        ("IMNMX", "PT PT R0 R2 R4 !PT !PT"),
-        ("I2F.U64", "R0 R2"),
-        ("IADD.64", "R0 P0 R2 R4"),
+        *(("SEL.64", "R0 R2 R4 P0"), ("I2F.U64", "R0 R2"), ("IADD.64", "R0 P0 R2 R4")),
+        *((f"IMNMX{kind}", "PT PT R0 R2 R4 !PT !PT") for kind in ("", ".S64")),
     ],
 )
 def test_what_is_not_followed_is_known_to_be_so(opcode: str, operands: str) -> None:
@@ -109,12 +105,8 @@ def test_wide_moves_take_all_registers() -> None:
 
 def test_three_short_products_are_a_long_one() -> None:
     state = WarpState({}, {}, {"R2": lanes_of(123_457), "R3": lanes_of(76_543)})
-    for opcode, operands in (
-        ("XMAD", "R4 R2 R3 RZ"),
-        ("XMAD.MRG", "R5 R2 R3.H1 RZ"),
-        ("XMAD.PSL.CBCC", "R1 R2.H1 R5.H1 R4"),
-    ):
-        _execute(f"{opcode} {operands}", state)
+    for short in ("XMAD R4 R2 R3 RZ", "XMAD.MRG R5 R2 R3.H1 RZ", "XMAD.PSL.CBCC R1 R2.H1 R5.H1 R4"):
+        _execute(short, state)
     assert int(state.registers["R1"][0]) == 123_457 * 76_543 & _MASK
 
 
@@ -131,8 +123,8 @@ def test_comparison_of_64_bits(first: int, second: int) -> None:
 
 
 def _followed(code: str, lanes: int = LANES) -> Executed:
-    """Follow code with a line per instruction: ``label: @P0 OPCODE operands``."""
-    lines = [line.strip() for line in code.strip().splitlines()]
+    """Follow instructions apart by lines or semicolons: ``label: @P0 OPCODE operands``."""
+    lines = [line.strip() for line in code.strip().replace("\n", ";").split(";")]
     labels = {line.partition(":")[0]: place for place, line in enumerate(lines) if ":" in line}
     found: list[SassInstruction] = []
     for line in lines:
@@ -148,14 +140,8 @@ def _followed(code: str, lanes: int = LANES) -> Executed:
 
 
 _TRIANGLE = """
-S2R R0 SR_TID.X
-MOV R1 RZ
-loop: FFMA R2 R2 R2 R2
-IADD3 R1 R1 0x1 RZ
-ISETP.GT.AND P0 PT R1 R0 PT
-@!P0 BRA loop
-STG.E [R4] R2
-EXIT
+S2R R0 SR_TID.X; MOV R1 RZ; loop: FFMA R2 R2 R2 R2; IADD3 R1 R1 0x1 RZ
+ISETP.GT.AND P0 PT R1 R0 PT; @!P0 BRA loop; STG.E [R4] R2; EXIT
 """
 
 
@@ -183,12 +169,8 @@ def test_lanes_leave_a_loop_one_after_the_other() -> None:
 
 def test_predicates_count_for_sub_groups_and_not_for_lanes() -> None:
     found = _followed("""
-        S2R R0 SR_TID.X
-        ISETP.GE.AND P0 PT R0 0x18 PT
-        @P0 FADD R1 R1 R1
-        @!P0 EXIT
-        FADD R1 R1 R1
-        EXIT
+        S2R R0 SR_TID.X; ISETP.GE.AND P0 PT R0 0x18 PT; @P0 FADD R1 R1 R1; @!P0 EXIT
+        FADD R1 R1 R1; EXIT
     """)
     assert [found.instructions[place] for place in range(6)] == [1] * 6
     assert [found.lanes[place] for place in range(6)] == [32, 32, 8, 24, 8, 8]
@@ -196,14 +178,8 @@ def test_predicates_count_for_sub_groups_and_not_for_lanes() -> None:
 
 def test_maxwell_meets_again_at_the_end_of_a_scope() -> None:
     found = _followed("""
-        S2R R0 SR_TID.X
-        ISETP.GE.AND P0 PT R0 0x8 PT
-        SSY join
-        @P0 SYNC
-        FADD R1 R1 R1
-        SYNC
-        join: FADD R1 R1 R1
-        EXIT
+        S2R R0 SR_TID.X; ISETP.GE.AND P0 PT R0 0x8 PT; SSY join; @P0 SYNC; FADD R1 R1 R1; SYNC
+        join: FADD R1 R1 R1; EXIT
     """)
     assert [found.instructions[place] for place in (4, 5, 6, 7)] == [1, 1, 1, 1]
     assert [found.lanes[place] for place in (3, 4, 5, 6)] == [24, 8, 8, 32]
@@ -212,11 +188,7 @@ def test_maxwell_meets_again_at_the_end_of_a_scope() -> None:
 def test_what_data_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warp, "MOST_BLOCKS", 1000)
     guarded = """
-        LDG.E R0 [R2]
-        ISETP.GE.AND P0 PT R0 0x8 PT
-        @P0 BRA skip
-        FADD R1 R1 R1
-        skip: EXIT
+        LDG.E R0 [R2]; ISETP.GE.AND P0 PT R0 0x8 PT; @P0 BRA skip; FADD R1 R1 R1; skip: EXIT
     """
     assert _followed(guarded).instructions[3] == 1
     # the slow way of a division, which calls

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import loopy as lp
@@ -51,29 +52,12 @@ def test_the_default_tolerance_follows_the_type(device: Device) -> None:
         check("off", 2 + 1e-2)
 
 
-@dataclass
-class BoundProgram:
-    """As what `pytato.generate_loopy` returns: a kernel, and the data that it is for."""
-
-    program: Any
-    bound_arguments: Mapping[str, Any]
-
-
-class DeviceArray:
-    """As `pyopencl.array.Array`, which is copied from its device by ``get``."""
-
-    def __init__(self, content: Any) -> None:
-        self._content = content
-
-    def get(self) -> Any:
-        return self._content
-
-
 def gathered() -> Any:
-    """Return a kernel whose indices come with it, and lead to all elements but one."""
+    """Return what `pytato.generate_loopy` does: a kernel, and data, on a device, that it is for."""
     unit = made("i<n", "z[i] = 2*x[at[i] + off]", "x,z f32 n; at i32 n; n,off i32")
-    at = np.arange(40, dtype=np.int32)[::-1] - 1
-    return BoundProgram(unit, {"at": DeviceArray(at), "off": 1, "n": 40})
+    at = np.arange(40, dtype=np.int32)[::-1] - 1  # leads to all elements but one
+    bound = {"at": SimpleNamespace(get=lambda: at), "off": 1, "n": 40}
+    return SimpleNamespace(program=unit, bound_arguments=bound)
 
 
 @pytest.mark.device
@@ -82,31 +66,23 @@ def test_arguments_that_come_with_a_kernel_are_its_inputs(device: Device) -> Non
         assert list(inputs["at"][:2]) == [38, 37]  # else the numbers are said to be wrong
         return {"z": 2 * inputs["x"][::-1]}
 
-    case = KernelCase(
-        name="gathered",
-        kernel=gathered(),
-        parameters={"n": 40, "off": 1},
-        reference=reversed_and_doubled,
-    )
+    reference: Any = {"reference": reversed_and_doubled}
+    case = KernelCase(name="any", kernel=gathered(), parameters={"n": 40, "off": 1}, **reference)
     KernelRunner.open(device).check(case)
     assert case.bound_arguments["off"] == 1
     # sizes that come with it need not be given
-    options: Any = {"reference": reversed_and_doubled, "statistics": {"x": "stride1"}}
-    timing = time_kernel(gathered(), device=device, **options)
+    timing = time_kernel(gathered(), device=device, statistics={"x": "stride1"}, **reference)
     assert [dict(size.measurement.parameters) for size in timing.sizes] == [{"off": 1, "n": 40}]
 
 
 @pytest.mark.device
 def test_other_arguments_go_before_those_that_come_with_a_kernel(device: Device) -> None:
-    program = gathered()
-    at = np.zeros(40, np.int32)
-    case = KernelCase(
-        name="first",
-        kernel=program,
-        parameters={"n": 40, "off": 3},
-        make_arguments=lambda rng, _: {"at": at, "x": rng.random(40, np.float32)},
-        reference=lambda inputs, _: {"z": np.full(40, 2 * inputs["x"][1])},
-    )
+    at, program = np.zeros(40, np.int32), gathered()
+    given: Any = {
+        "make_arguments": lambda rng, _: {"at": at, "x": rng.random(40, np.float32)},
+        "reference": lambda inputs, _: {"z": np.full(40, 2 * inputs["x"][1])},
+    }
+    case = KernelCase(name="first", kernel=program, parameters={"n": 40, "off": 3}, **given)
     # the offset that comes with the program is 1, which nothing else gives
     KernelRunner.open(device).check(case)
     wrong = KernelCase(name="wrong", kernel=program, parameters={"n": 41, "off": 1})

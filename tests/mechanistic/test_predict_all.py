@@ -28,7 +28,7 @@ from countperf.mechanistic.roofline import VolkovModel, latency_from_graph
 from countperf.mechanistic.wfg import WorkFlowModel
 from measurement_kernels import catalog
 from tests.counting import profiled
-from tests.kernels import made
+from tests.kernels import in_groups, made
 from tests.printing import object_of, text_of
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -193,7 +193,7 @@ def test_launches_add_up() -> None:
         unit = made("i<n, j<n", list(lines), "x,y,z f32 n; n i32", assumptions=whole)
         for name in "ij":
             if any(f"[{name}]" in line for line in lines):
-                unit = profiled.spread(unit, name, 64)
+                unit = in_groups(unit, f"{name}:64")
         answers = predict_all(unit, GTX_970, {"n": 6400}, profile_options=OPTIONS)
         return {name: float(made.time_s) for name, made in answers.predictions.items()}
 
@@ -280,7 +280,9 @@ def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() ->
 def test_all_models_are_ranked_by_published_errors(everything: ModelAnswers) -> None:
     # with barriers, Lemeire et al. err by 25, 42, 64 ... % (below); the others have no number
     ranked = everything.rank_models()
-    errors = [error for name in ranked if (error := everything.published_error(name)) is not None]
+    errors = [
+        error for name in ranked if (error := everything.find_published_error(name)) is not None
+    ]
     assert ranked[:3] == ["pipeline-rr", "wfg-corrected", "gpumech-gto"]
     assert errors[:-1] == sorted(errors[:-1])  # gpumech-rr is below its roof
     assert ranked[-2:] == [name for name in ranked if everything.is_below_roof(name)]
@@ -313,7 +315,7 @@ def test_published_errors_are_means_over_kernels_with_and_without_barriers(
                 if (row["kernel"] in barriers) == with_barriers
             ]
             answers = replace(everything, described=K620, has_barriers=with_barriers)
-            assert answers.published_error(name) == pytest.approx(
+            assert answers.find_published_error(name) == pytest.approx(
                 math.fsum(errors) / len(errors) / 100, abs=5.1e-4
             )
     for slug, name, error in (
@@ -321,7 +323,7 @@ def test_published_errors_are_means_over_kernels_with_and_without_barriers(
         ("nvidia-gtx-280", "mwp-cwp", 0.133),
     ):
         answers = replace(everything, described=load_device(slug), has_barriers=True)
-        assert answers.published_error(name) == error
+        assert answers.find_published_error(name) == error
 
 
 def test_text_says_what_mwp_cwp_says_of_the_kernel(everything: ModelAnswers) -> None:

@@ -10,11 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countperf.devices.parameters import (
-    DeviceParameters,
-    LinkParameters,
-    declare_device,
-)
+from countperf.devices.parameters import DeviceParameters, LinkParameters, declare_device
 from countperf.mechanistic import tmm
 from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
@@ -33,12 +29,6 @@ STEPS: dict[str, Any] = {
     "latency_steps": 400,
     "work_items_per_core": 4,
     "num_cores": 480,
-}
-SCHEDULED: dict[str, Any] = {
-    **{name: value for name, value in STEPS.items() if name != "span"},
-    "num_groups": 60,
-    "active_groups": 4,
-    "num_compute_units": 15,
 }
 VERTICES, CHUNK, LATENCY = 8192, 32, 16384.0
 """The paper's largest graph; latency from where its curves become flat (512 = L / C)."""

@@ -51,12 +51,12 @@ def make_weights(values: dict[str, float], **changes: Any) -> WeightSet:
 
 def calibrated(between: float, within: float) -> FitQuality:
     """Quality of a fit whose intervals reach to factors of exp(0.5) and exp(0.7)."""
-    scatter = {"between_kernels": between, "within_kernels": within}
+    kernels = {"between_kernels": between, "within_kernels": within}
     calibration = Calibration(
-        log_errors_90=0.5, log_errors_95=0.7, families=9, cases=200, **scatter
+        log_errors_90=0.5, log_errors_95=0.7, families=9, cases=200, **kernels
     )
-    errors = {"in_sample_error": 0.1, "held_out_error": 0.3}
-    scatter = {"in_sample_scatter": 0.1, "held_out_scatter": 0.4}
+    errors: dict[str, Any] = {"in_sample_error": 0.1, "held_out_error": 0.3}
+    scatter: dict[str, Any] = {"in_sample_scatter": 0.1, "held_out_scatter": 0.4}
     return FitQuality(**errors, **scatter, calibration=calibration)
 
 

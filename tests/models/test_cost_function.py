@@ -132,7 +132,9 @@ def test_assumptions_are_checked(guards: Any, holds: tuple[int, ...]) -> None:
 def test_a_count_that_is_no_integer_is_refused() -> None:
     half = replace(KERNEL["flop.add.f32"], quantity=PiecewiseQuasiPolynomial.from_value(N / 2))
     whole = replace(half, quantity=half.quantity.scale(2))
-    vector = KERNEL.mapped(lambda counts: {**counts, "flop.add.f32": half, "flop.mul.f32": whole})
+    vector = KERNEL.map_counts(
+        lambda counts: {**counts, "flop.add.f32": half, "flop.mul.f32": whole}
+    )
     cost = WEIGHTS.compile(vector, incomplete_ok=True)
     assert cost(n=4) == pytest.approx(WEIGHTS.predict(vector, n=4, incomplete_ok=True).time_s)
     with pytest.raises(ParameterError, match="is no integer"):
@@ -144,7 +146,7 @@ def test_counts_that_are_no_integers_by_their_nature_are_taken_as_they_are() -> 
     add = KERNEL["flop.add.f32"]
     share = replace(add, quantity=quantity, exact=False, reason="statistics")
     third = replace(share, quantity=share.quantity.scale(Fraction(1, 3)))
-    vector = KERNEL.mapped(
+    vector = KERNEL.map_counts(
         lambda counts: {**counts, "flop.add.f32": share, "flop.special.f32.exp": third}
     )
     cost = WEIGHTS.compile(vector)

@@ -173,7 +173,7 @@ def test_the_linear_model_gives_no_interval_and_says_why() -> None:
     assert made.interval_s is None
     (said,) = [v.message for v in made.caveats if v.name == "interval"]
     assert "a factor of 1000 or more off" in said
-    near: Any = made.anchored(({}, made.time_s))
+    near: Any = made.anchor(({}, made.time_s))
     assert 1.0 < near.interval_s[1] / near.time_s < 2.0
 
 
@@ -439,7 +439,7 @@ def test_a_vector_says_what_it_was_counted_for(columns: Any) -> None:
         assert PropertyVector.from_document(document) == vector
         del document["caches"]  # as documents were before
         assert PropertyVector.from_document(document).caches == DEFAULT_CACHES
-        assert vector.emitted().caches is None
+        assert vector.take_source_view().caches is None
     assert count_kernel(columns).caches is None
     assert "caches" not in count_kernel(columns).to_document()
 
@@ -498,7 +498,7 @@ def test_a_fit_needs_code_that_was_read_for_one_cache(columns: Any) -> None:
 
 def test_a_timing_knows_its_kernel_whatever_the_caches(columns: Any) -> None:
     usual = counted(columns)
-    digests = {"structure": counts_digest(usual), "source": counts_digest(usual.emitted())}
+    digests = {"structure": counts_digest(usual), "source": counts_digest(usual.take_source_view())}
     size = SimpleNamespace(counts=digests, measurement="run")
     timing = Timing.model_construct(kernel="columns", counting_rules=10, sizes=[size])
     assert timing.runs_of(usual) == ["run"]

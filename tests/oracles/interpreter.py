@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from pymbolic import evaluate
 
 from countperf.counting.frontend.loopy_patches import forbid_questions
 from countperf.counting.frontend.schedule import linearize_kernel, preprocess_unit
+from tests.oracles import enumeration
 
 DType = np.dtype[Any]
 Point = Mapping[str, int]
@@ -85,8 +87,8 @@ class Executed:
         """Return nonzero tallies, accesses by kind, and to global memory by class if given."""
         result = Counter(self.operations)
         for access, number in self.accesses.items():
-            is_classed = classes is not None and access.space == "global"
-            result[access.kind + (f".{classes[access]}" if is_classed else "")] += number
+            named = "" if classes is None or access.space != "global" else f".{classes[access]}"
+            result[access.kind + named] += number
         for name, number in list(result.items()):
             if name.startswith("gmem.load."):
                 suffix = name.removeprefix("gmem.load.")
@@ -171,19 +173,12 @@ def _context_of(dtype: DType) -> str | None:
 
 
 _BINARY = {
-    "add": lambda a, b: a + b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "floor": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
+    **{"add": operator.add, "mul": operator.mul, "div": operator.truediv},
+    **{"floor": operator.floordiv, "mod": operator.mod},
 }
 _COMPARISONS = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    **{"<": operator.lt, "<=": operator.le, ">": operator.gt},
+    **{">=": operator.ge, "==": operator.eq, "!=": operator.ne},
 }
 
 _LIMITS = frozenset({"INFINITY", "HUGE_VAL", "INT_MIN", "INT_MAX", "LONG_MIN", "LONG_MAX"})
@@ -265,35 +260,17 @@ class Interpreter:
 
     def points(self, names: Iterable[str]) -> list[dict[str, int]]:
         """Return all values of some loop variables together."""
-        kept = sorted(names)
-        if not kept:
-            return [{}]
-        found = self.known_points.get(frozenset(kept))
-        if found is None:
-            found = self.known_points[frozenset(kept)] = self._enumerated(kept)
-        return found
-
-    def _enumerated(self, kept: list[str]) -> list[dict[str, int]]:
-        domain: Any = self.kernel.get_inames_domain(frozenset(kept))
-        domain = domain.project_out_except(kept, [isl.dim_type.set])
-        whole: Any = domain if isinstance(domain, isl.Set) else isl.Set.from_basic_set(domain)
-        for position in range(whole.dim(isl.dim_type.param)):
-            name = whole.get_dim_name(isl.dim_type.param, position)
-            if name not in self.parameters:
-                raise NotInterpretedError(f"loop bounds read from {name}")
-            value = isl.Val(self.parameters[name])
-            whole = whole.fix_val(isl.dim_type.param, position, value)
-        order = [whole.get_dim_name(isl.dim_type.set, k) for k in range(len(kept))]
-        found: list[dict[str, int]] = []
-
-        def collect(point: Any) -> None:
-            coordinates = (
-                point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(len(order))
-            )
-            found.append(dict(zip(order, coordinates, strict=True)))
-
-        whole.foreach_point(collect)
-        return found
+        kept = frozenset(names)
+        if kept and kept not in self.known_points:
+            domain: Any = self.kernel.get_inames_domain(kept)
+            domain = domain.project_out_except(sorted(kept), [isl.dim_type.set])
+            sizes = domain.get_var_names(isl.dim_type.param)
+            if unknown := [name for name in sizes if name not in self.parameters]:
+                raise NotInterpretedError(f"loop bounds read from {unknown[0]}")
+            order = domain.get_var_names(isl.dim_type.set)
+            found = enumeration.points(str(domain), self.parameters)
+            self.known_points[kept] = [dict(zip(order, point, strict=True)) for point in found]
+        return self.known_points[kept] if kept else [{}]
 
     def _run_instruction(
         self, instruction: Any, groups: Mapping[int, int], shape: Mapping[int, int]
@@ -482,10 +459,8 @@ class Interpreter:
     def value(self, expr: Any, context: str | None) -> _Value:
         """Evaluate an expression at the current point and tally what that takes."""
         match expr:  # what there is most of first
-            case p.Sum():
-                return self._chain("add", expr, context)
-            case p.Product():
-                return self._chain("mul", expr, context)
+            case p.Sum() | p.Product():
+                return self._chain("add" if isinstance(expr, p.Sum) else "mul", expr, context)
             case p.Subscript():
                 self._access("load", str(expr.aggregate), expr.index_tuple)
                 return _Value(None, self._variable(str(expr.aggregate)).dtype.numpy_dtype)
@@ -517,10 +492,8 @@ class Interpreter:
                 return self._if(expr, context)
             case p.Comparison():
                 return self._comparison(expr)
-            case p.LogicalAnd():
-                return self._logical(expr, context, decisive=False)
-            case p.LogicalOr():
-                return self._logical(expr, context, decisive=True)
+            case p.LogicalAnd() | p.LogicalOr():
+                return self._logical(expr, context, decisive=isinstance(expr, p.LogicalOr))
             case p.LogicalNot():
                 inner = self.value(expr.child, context)
                 return _Value(None if inner.value is None else not inner.value, _BOOL)
@@ -571,13 +544,9 @@ class Interpreter:
             return self._chain("mul", p.Product((expr.base, expr.base)), context)
         base = self.value(expr.base, context)
         if isinstance(exponent, int) and exponent > 2:
-            # the helper that is generated: squares while it halves the exponent
-            while exponent > 1:
+            # the helper that is generated squares while it halves the exponent, and multiplies
+            for _ in range(exponent.bit_length() - 1 + exponent.bit_count()):
                 self._operation("mul", base.dtype)
-                if exponent % 2:
-                    self._operation("mul", base.dtype)
-                exponent //= 2
-            self._operation("mul", base.dtype)
             return _Value(None, base.dtype)
         if isinstance(exponent, float) and base.dtype.kind == "f":
             self._operation("pow", base.dtype)

@@ -12,15 +12,8 @@ from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
 @pytest.mark.parametrize(
     "text",
     [
-        "0",
-        "-3",
-        "n",
-        "-n^2 + 3*m - 2",
-        "(1/2)*m^2*n - (3/4)*n*m + 7",
-        "n*n^2 - n^3 + m^0",
-        "2*n - (1/3)",
-        "n^2 - 16*floor((n + 3)/16) + 1",
-        "-(n + 1)*m",
+        *("0", "-3", "n", "-n^2 + 3*m - 2", "(1/2)*m^2*n - (3/4)*n*m + 7", "n*n^2 - n^3 + m^0"),
+        *("2*n - (1/3)", "n^2 - 16*floor((n + 3)/16) + 1", "-(n + 1)*m"),
     ],
 )
 def test_what_is_read_has_the_value_that_is_written(text: str) -> None:
@@ -46,12 +39,8 @@ def test_what_is_no_polynomial_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "n + " * 5000 + "?",
-        "n^2*m + " * 5000 + "2n",
-        "floor((" * 5000,
-        "floor((n + m" * 2000 + ")/2)" * 1999 + "?",
-        "-" * 50_000 + "n",
-        "9" * 10_000,
+        *("n + " * 5000 + "?", "n^2*m + " * 5000 + "2n", "floor((" * 5000, "9" * 10_000),
+        *("floor((n + m" * 2000 + ")/2)" * 1999 + "?", "-" * 50_000 + "n"),
     ],
     ids=lambda text: text[:16],
 )

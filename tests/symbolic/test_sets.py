@@ -56,37 +56,29 @@ def test_projections_are_exact_on_integers(
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("line", "expected"),
     [
-        ("[n] -> { [i] : 0 <= i < 16 }", (0, 15)),
-        ("[n] -> { [i] : 0 <= 3i < 16 }", (0, 5)),
-        ("[n] -> { [i] : -7 <= 2i and i < 5 and i < 9 }", (-3, 4)),
-        ("[n] -> { [i] : 0 <= i < 16 and i < n }", (0, 15)),
-        ("[n] -> { [i] : 0 <= i < n and n < 10 }", (0, 8)),
-        ("[n] -> { [i] : i = 4 }", (4, 4)),
-        ("[n] -> { [i] : 0 <= i < n }", (0, None)),
+        *(("0 <= i < 16", (0, 15)), ("0 <= 3i < 16", (0, 5)), ("i = 4", (4, 4))),
+        *(("-7 <= 2i and i < 5 and i < 9", (-3, 4)), ("0 <= i < 16 and i < n", (0, 15))),
+        *(("0 <= i < n and n < 10", (0, 8)), ("0 <= i < n", (0, None))),
     ],
 )
-def test_bounds_of_a_line(text: str, expected: tuple[int | None, int | None]) -> None:
-    assert sets.constant_bounds(isl.BasicSet(text))["i"] == expected
+def test_bounds_of_a_line(line: str, expected: tuple[int | None, int | None]) -> None:
+    assert sets.constant_bounds(isl.BasicSet(f"[n] -> {{ [i] : {line} }}"))["i"] == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "congruences"),
+    ("known", "congruences"),
     [
-        ("[n] -> { : n mod 16 = 0 and n > 0 }", {"n": (16, 0)}),
-        ("[n] -> { : n mod 5 = 3 }", {"n": (5, 3)}),
-        ("[n, m] -> { : (n + 1) mod 4 = 0 and m mod 6 = 1 }", {"n": (4, 3), "m": (6, 1)}),
-        ("[n] -> { : n mod 4 = 2 and n mod 6 = 0 }", {"n": (12, 6)}),
-        ("[n] -> { : (2n) mod 6 = 4 }", {"n": (3, 2)}),
-        ("[n, m] -> { : n = 3m }", {}),
-        ("[n, m] -> { : (n + m) mod 4 = 0 }", {}),
-        ("[n] -> { : n >= 3 }", {}),
-        ("[n] -> { : exists e : n = 4e and e >= 2 }", {"n": (4, 0)}),
+        *(("n mod 16 = 0 and n > 0", {"n": (16, 0)}), ("n mod 5 = 3", {"n": (5, 3)})),
+        ("(n + 1) mod 4 = 0 and m mod 6 = 1", {"n": (4, 3), "m": (6, 1)}),
+        *(("n mod 4 = 2 and n mod 6 = 0", {"n": (12, 6)}), ("(2n) mod 6 = 4", {"n": (3, 2)})),
+        *(("n = 3m", {}), ("(n + m) mod 4 = 0", {}), ("n >= 3", {})),
+        ("exists e : n = 4e and e >= 2", {"n": (4, 0)}),
     ],
 )
-def test_congruences_of_parameters(text: str, congruences: dict[str, tuple[int, int]]) -> None:
-    assert Context(isl.Set(text)).congruences == congruences
+def test_congruences_of_parameters(known: str, congruences: dict[str, tuple[int, int]]) -> None:
+    assert Context(isl.Set(f"[n, m] -> {{ : {known} }}")).congruences == congruences
 
 
 def test_shapes_counted_before_do_not_change_counts() -> None:

@@ -72,7 +72,7 @@ class FootprintCounter:
             _GlobalAccess(
                 grid=grid,
                 access=access,
-                index=address and address.simplified(),
+                index=address and address.simplify(),
                 scope=instruction.scope,
                 cases=cases,
                 least_step=least,

@@ -75,7 +75,7 @@ def count_execution(
     With `options` a unit is prepared, as by `countperf.count_kernel`.
     """
     prepared = PreparedKernel.of(kernel, **options)
-    with prepared.counting():
+    with prepared.count_with_advice():
         tally, steps = prepared.tally("compiled"), StepSorter(prepared, caches)
         footprints = FootprintCounter(prepared.domains, steps)
         reasons: set[str] = set()

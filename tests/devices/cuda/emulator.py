@@ -1,9 +1,4 @@
-"""Runs CUDA C on the host, so that kernels' numbers can be compared where there is no GPU.
-
-g++ compiles the code against a header that stands for CUDA: indices are globals, work items of a
-group take turns, each with a stack of its own, and a barrier hands over to the next. A barrier that
-some work items of a group reach and others do not is an error, as is a write outside an array.
-"""
+"""Runs CUDA C on the host: work items take turns, and writes outside of arrays are seen."""
 
 from __future__ import annotations
 
@@ -36,17 +31,14 @@ class Memory:
 
     @property
     def address(self) -> int:
-        """Of the first byte between the guards."""
         return self.bytes.ctypes.data + _PADDING
 
     @property
     def content(self) -> Any:
-        """The bytes between the guards."""
         return self.bytes[_PADDING : _PADDING + self.size]
 
     @property
     def is_intact(self) -> bool:
-        """True if nothing was written outside."""
         guards = (self.bytes[:_PADDING], self.bytes[_PADDING + self.size :])
         return all(bool((guard == _GUARD).all()) for guard in guards)
 
@@ -56,10 +48,7 @@ class CompileError(Exception):
 
 
 class EmulatedModule:
-    """Kernels of one or more sources, compiled for the host.
-
-    Kernels of different sources may have the same name.
-    """
+    """Kernels of one or more sources, compiled for the host."""
 
     def __init__(self, sources: Mapping[str, str], folder: Path) -> None:
         assert COMPILER is not None
@@ -99,7 +88,6 @@ class EmulatedModule:
         group: Sequence[int],
         arguments: Sequence[Any],
     ) -> None:
-        """Run a kernel; arguments are NumPy scalars, addresses as uint64."""
         shape = [*grid, *[1] * (3 - len(grid)), *group, *[1] * (3 - len(group))]
         values = [np.asarray(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(v.ctypes.data for v in values))

@@ -1,16 +1,14 @@
 # ruff: noqa: ARG005, N802
-"""Modules with the interface of CuPy; kernels run on the host.
-
-`FakeCupy` compiles with g++ what NVRTC would compile, and runs it by the emulator. A test can tell
-it to fail: at which call, and how.
-"""
+"""Modules with the interface of CuPy, which fail where told; kernels run on the host."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,7 +62,6 @@ class FakeCupy:
         self.launches: list[str] = []
         self.shared_bytes = 0  # dynamic ones of the last launch
         self.clock_ms = 0.0
-        self.launch_ms = 0.25
         self.device = 0
         self.free_bytes = 2**33
         self.ready = dict(ready or {})
@@ -107,13 +104,11 @@ class FakeCupy:
         )
 
     def RawModule(self, *, code: str, options: tuple[str, ...], backend: str) -> FakeRawModule:
-        """Return a module that compiles when asked to."""
         assert backend == "nvrtc"
         assert all(option.startswith("-") for option in options)
         return FakeRawModule(self, code)
 
     def compile(self, code: str) -> tuple[EmulatedModule, str]:
-        """Compile for the host."""
         self.sources.append(code)
         if code in self.ready:
             return self.ready[code]
@@ -132,12 +127,10 @@ class FakeCupy:
         return event
 
     def fail(self, call: str) -> None:
-        """Raise what the test wants at that call."""
         if call in self.failures:
             raise self.failures.pop(call)
 
     def driver(self) -> CudaDriver:
-        """Return what the backend works with."""
         return CudaDriver(self)
 
 
@@ -163,52 +156,47 @@ class _Memory:
         assert memory is None or memory.is_intact, "a kernel wrote outside its arrays"
 
 
+@dataclass
 class FakeRawModule:
-    def __init__(self, cupy: FakeCupy, code: str) -> None:
-        self._cupy = cupy
-        self._code = code
-        self._built: tuple[EmulatedModule, str] | None = None
+    cupy: FakeCupy
+    code: str
 
     def compile(self) -> None:
-        self._cupy.fail("compile")
-        self._built = self._cupy.compile(self._code)
+        self.cupy.fail("compile")
+        self.built = self.cupy.compile(self.code)
 
     def get_function(self, name: str) -> FakeRawKernel:
-        if self._built is None:
-            self.compile()
-        assert self._built is not None
-        if not re.search(rf"\b{name}\(", self._code):
+        if not re.search(rf"\b{name}\(", self.code):
             raise CUDADriverError(500, "CUDA_ERROR_NOT_FOUND: named symbol not found")
-        return FakeRawKernel(self._cupy, self._built, self._code, name)
+        return FakeRawKernel(self.cupy, self.built, self.code, name)
 
 
+@dataclass
 class FakeRawKernel:
+    cupy: FakeCupy
+    built: tuple[EmulatedModule, str]
+    code: str
+    name: str
     max_threads_per_block = 1024
     max_dynamic_shared_size_bytes = SHARED_LIMIT
     preferred_shared_memory_carveout = -1
 
-    def __init__(
-        self, cupy: FakeCupy, built: tuple[EmulatedModule, str], code: str, name: str
-    ) -> None:
-        self._cupy = cupy
-        self._built = built
-        self._name = name
+    @property
+    def shared_size_bytes(self) -> int:
         sizes = {"float": 4, "double": 8, "int": 4}
-        self.shared_size_bytes = sum(
-            sizes[kind] * int(np.prod([int(n) for n in re.findall(r"\d+", extent)]))
-            for kind, extent in re.findall(r"__shared__ (\w+) \w+\[([\d* ]+)\]", code)
+        return sum(
+            sizes[kind] * math.prod(int(n) for n in re.findall(r"\d+", extent))
+            for kind, extent in re.findall(r"__shared__ (\w+) \w+\[([\d* ]+)\]", self.code)
         )
 
     def kernel(self, grid: Any, block: Any, args: Any, *, shared_mem: int, stream: Any) -> None:
         assert shared_mem <= self.max_dynamic_shared_size_bytes
         assert stream.ptr == 7
         assert all(isinstance(each, np.generic) for each in args)
-        cupy = self._cupy
-        cupy.launches.append(self._name)
-        cupy.shared_bytes = shared_mem
-        cupy.fail("launch")
-        if self._name == "hold":
-            return
-        module, source = self._built
-        module.launch(source, self._name, [max(1, n) for n in grid], block, args)
-        cupy.clock_ms += cupy.launch_ms
+        self.cupy.launches.append(self.name)
+        self.cupy.shared_bytes = shared_mem
+        self.cupy.fail("launch")
+        if self.name != "hold":
+            module, source = self.built
+            module.launch(source, self.name, [max(1, n) for n in grid], block, args)
+            self.cupy.clock_ms += 0.25

@@ -240,10 +240,9 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _fitted(known: KnownModel, speed: float = 2.0, noise: float = 0.0) -> FitResult:
     new = _device("new", POCL)
-    return fit_with_prior(
-        *(_cases(speed, 9)[:MEASURED], known, HEADER.model_copy(update={"device": new})),
-        **{"memory": memory_hierarchy_of(new), "caches": DEFAULT_CACHES, "noise": noise},
-    )
+    cases, header = _cases(speed, 9)[:MEASURED], HEADER.model_copy(update={"device": new})
+    memory = memory_hierarchy_of(new)
+    return fit_with_prior(cases, known, header, memory=memory, caches=DEFAULT_CACHES, noise=noise)
 
 
 @pytest.mark.usefixtures("made_up")
