@@ -471,14 +471,11 @@ def _pick_elements(_half: str, count: int, piece: int, by: int) -> list[int]:
     return [place + count * (k % 4 // 2) for k, place in enumerate(places)]
 
 
-def _blend_by_constant(_half: str, count: int, _piece: int, by: int) -> list[int]:
-    """Choose elements of two vectors by the bits of a constant."""
+def _choose_elements(name: str, count: int, _piece: int, by: int) -> list[int]:
+    """Choose elements of two vectors by the bits of a constant, or two of their halves."""
+    if name == "perm2":
+        return [-1 if half & 8 else half & 3 for half in (by & 0xF, by >> 4)]
     return [k + count * (by >> k % 8 & 1) for k in range(count)]
-
-
-def _join_halves(_half: str, _count: int, _piece: int, by: int) -> list[int]:
-    """Choose two halves out of those of two vectors."""
-    return [-1 if half & 8 else half & 3 for half in (by & 0xF, by >> 4)]
 
 
 _PIECES = r"(128|32x4|64x2|32x8|64x4|[bwdq])"
@@ -505,8 +502,8 @@ _RULES: Sequence[tuple[str, int, _Made]] = (
     (r"vp?unpck([lh])(bw|wd|q?dq|ps|pd)", 3, partial(_reorder, _interleave_elements)),
     (r"vp(?:erm|shuf)()(q|pd|d)", 3, partial(_reorder, _permute_elements)),
     (r"vshuf()(ps)", 4, partial(_reorder, _pick_elements)),
-    (r"vp?blend()(d|ps|pd)", 4, partial(_reorder, _blend_by_constant)),
-    (r"vperm2[if]()(128)", 4, partial(_reorder, _join_halves)),
+    (r"vp?(blend)(d|ps|pd)", 4, partial(_reorder, _choose_elements)),
+    (r"v(perm2)[if](128)", 4, partial(_reorder, _choose_elements)),
 )
 """Rules by name and number of operands."""
 

@@ -68,7 +68,7 @@ class VariantBench:
         case = self.task.space.case(choice, self.task.sizes, self.task.statistics)
         cheap_s = CHEAP * fmean(self.built_s.values())
         most_s = min(self.most_s, self.plan.max_case_s)
-        limits = best_s, cheap_s, most_s, self.left_s()
+        limits = best_s, cheap_s, most_s, self.find_left_s()
         return self.runner.apply(time_while_hopeful, case, self.plan, *limits)
 
 
@@ -208,7 +208,7 @@ class _Search:
     def spent_s(self) -> float:
         return self.before_s + self.runners[0].clock.now() - self.began_s
 
-    def left_s(self, share: float = 1.0) -> float:
+    def find_left_s(self, share: float = 1.0) -> float:
         """Return what is left of a share of the seconds, s."""
         seconds = self.budget.seconds
         return math.inf if seconds is None else share * seconds - self.spent_s()
@@ -228,8 +228,8 @@ class _Search:
     def find_unreserved_s(self) -> float:
         """Return what is left, but for running the best again, s."""
         if self.budget.seconds is None or len(self.known.tried) < 2:
-            return self.left_s()
-        return self.left_s() - min(RESERVED * self.budget.seconds, self.known.confirming_s)
+            return self.find_left_s()
+        return self.find_left_s() - min(RESERVED * self.budget.seconds, self.known.confirming_s)
 
     # --- predicting and measuring
 
@@ -237,8 +237,8 @@ class _Search:
         """Predict for the first share of the seconds, or until there is a prediction or no time."""
         while not self.ranker.is_done:
             end_if_interrupted()
-            is_late = self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted
-            if is_late or (self.left_s() < -_OVERTIME_S and self.ranker.answered):
+            is_late = self.find_left_s(self.plan.first_share) <= 0 and self.ranker.predicted
+            if is_late or (self.find_left_s() < -_OVERTIME_S and self.ranker.answered):
                 break
             self.ranker.work(_ANSWER_S)
         self.look()
@@ -264,7 +264,7 @@ class _Search:
                     return "budget"
             elif self.ranker.is_done:
                 return "confident" if self.known.remaining.any() else "exhausted"
-            elif self.left_s() <= 0:
+            elif self.find_left_s() <= 0:
                 return "budget"
             else:
                 end_if_interrupted()
@@ -279,7 +279,7 @@ class _Search:
             said = [f"{said[0]}: best {best_s} ({choice_text(choice)})"]
             said.append(f"{format_percent(known.chance)} chance that one left is faster")
         if self.budget.seconds is not None:
-            said.append(f"{format_duration(max(0.0, self.left_s()))} left")
+            said.append(f"{format_duration(max(0.0, self.find_left_s()))} left")
         report(f"{'; '.join(said)}; variants that ran", len(known.tried))
 
     def try_promising(self) -> bool:
@@ -309,7 +309,7 @@ class _Search:
         while under_way := [task for task in tasks if not task.done()]:
             end_if_interrupted()
             wait(under_way, timeout=_BUILD_S)
-            if share and self.left_s(share) > 0:
+            if share and self.find_left_s(share) > 0:
                 self.ranker.work(0.0)
 
     def try_variant(self, point: rankers.Predicted, build: Future[float]) -> None:
@@ -351,7 +351,7 @@ class _Search:
     def confirm(self) -> None:
         """Run the fastest, which may have been lucky, again in fresh memory while there is time."""
         self.be_alone()
-        while len(self.known.tried) > 1 and self.left_s() > 0:
+        while len(self.known.tried) > 1 and self.find_left_s() > 0:
             fastest = self.known.fastest
             key = results.as_key(fastest.choice)
             if self.rounds[key] >= self.plan.rounds:
