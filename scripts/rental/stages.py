@@ -76,7 +76,7 @@ class Options(ShortRepr):
         return self.folder / "measurements.jsonl"
 
     @property
-    def find_left_s(self) -> float:
+    def left_s(self) -> float:
         """Time left for the stage in hand, s."""
         return self.deadline - time.time()
 
