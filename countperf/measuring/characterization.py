@@ -66,7 +66,8 @@ class Characterization(Document, Result):
                 for found in self.findings
             ],
             columns={
-                **columns_of("name value unit"),
+                **columns_of("name"),
+                **columns_of("value unit"),
                 **columns_of("spread", format_percent),
                 **columns_of("doubt"),
             },
