@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from countperf.devices.parameters import DeviceParameters, declare_device
 from countperf.errors import ParameterError
 from countperf.mechanistic import wfg
-from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, intervals_of
+from countperf.mechanistic.gpumech import (
+    GpuMechModel,
+    Interval,
+    IntervalCycles,
+    Policy,
+    intervals_of,
+)
 from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
@@ -196,13 +202,38 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 
 @pytest.mark.parametrize(
     ("policy", "nonoverlapped", "cycles"), [("rr", 2, 11), ("rr_corrected", 6, 15), ("gto", 3, 12)]
-)
+)  # printed: 2 as published, 6 in the figure, one that overlaps for each of three sub-groups
 def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
     result = IntervalCycles([Interval(3, 6)], 4, policy)
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
     rates = (result.cpr, result.ipc, result.wpc)
     assert rates == pytest.approx((cycles, 12 / cycles, 4 / cycles), rel=1e-15)
+    assert result.overlap == pytest.approx(1 - nonoverlapped / 9, rel=1e-15)
+    # in cycles of another length, all takes so much longer
+    slow = IntervalCycles([Interval(3, 12, cpi_issue=2)], 4, policy)
+    assert (slow.cpr, slow.overlap) == pytest.approx((2 * cycles, result.overlap), rel=1e-15)
+
+
+def test_issue_costs_make_intervals_longer_and_stalls_shorter() -> None:
+    device, graph = builders.example_device(), builders.EXAMPLE_GRAPH
+    assert intervals_of(graph, device, count_memory_issue=True) == (Interval(3, 5),) * 2
+    assert IntervalCycles([Interval(3, 5)] * 2, 1, "gto").issue_probability == 0.375
+    # 0 to 6: two computations and a memory instruction that delivers at 4 + 6
+    slow = intervals_of(graph, device, cpi_issue=2, count_memory_issue=True)
+    assert slow == (Interval(3, 4, cpi_issue=2),) * 2
+    assert IntervalCycles(slow, 1, "gto").cpr == 20
+    # intervals may differ: 9 instructions of the others, of which 3 and 1 fit into stalls of 6
+    both = IntervalCycles([Interval(3, 6), Interval(3, 6, cpi_issue=6)], 4, "rr_corrected")
+    assert (both.nonoverlapped, both.cpr) == ((6, 8), 3 + 18 + 12 + 6 + 6 * 8)
+    model = GpuMechModel(device=device, cpi_issue=2, count_memory_issue=True)
+    kernel = ProfiledKernel(builders.example_profile(), builders.launch_at(1))
+    assert model.estimate(kernel).results["cpr"] == 20
+    assert model.estimate(kernel).results["overlap"] == 0
+    with pytest.raises(ParameterError, match="cpi_issue must be positive"):
+        IntervalCycles([Interval(3, 6, cpi_issue=0)], 4, "gto")
+    with pytest.raises(ParameterError, match="policy must be one of"):
+        IntervalCycles([Interval(3, 6)], 4, "lrr")  # pyright: ignore[reportArgumentType] - refused
 
 
 @pytest.mark.parametrize(
