@@ -122,6 +122,9 @@ class KernelProfile(ShortRepr):
     ins_cuda: float | None = None
     ins_issued: float | None = None
     latency_bound: float | None = None
+    # of all instructions of a sub-group, those issued again, and pairs issued at once (MERPSYS)
+    reissues: float = 0.0
+    dual_issued_pairs: float = 0.0
     registers_per_work_item: int | None = None  # static resources
     local_bytes_per_group: int | None = None
     # operations, critical path and memory transactions of the whole kernel (TMM)

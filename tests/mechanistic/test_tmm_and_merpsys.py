@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, LinkParameters, declare_device
+from countperf.errors import ParameterError
 from countperf.mechanistic import tmm
-from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
+from countperf.mechanistic.merpsys import MerpsysModel, issue_slots, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import (
     InstructionGraph,
