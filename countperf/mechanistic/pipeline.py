@@ -391,8 +391,10 @@ class PipelineModel(base.MechanisticModel):
 
 
 def _simulate_waves(workload: Workload) -> tuple[Simulation, float]:
-    """Return the simulation of at most two waves of groups, and the cycles of all groups."""
-    few, many = workload.concurrent_groups, 2 * workload.concurrent_groups
+    """Return the simulation of two full waves and the partial one, and the cycles of all groups."""
+    wave = workload.concurrent_groups
+    few = wave + workload.groups % wave
+    many = few + wave
     run = Simulation(replace(workload, total_groups=min(many, workload.groups)))
     if many >= workload.groups:
         return run, run.cycles

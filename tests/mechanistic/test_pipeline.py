@@ -19,7 +19,12 @@ from countperf.mechanistic.pipeline import (
     Simulation,
     Workload,
 )
-from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+)
 from countperf.mechanistic.roofline import latency_from_graph
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -326,8 +331,32 @@ def test_prediction_simulates_the_fullest_compute_unit() -> None:
     assert prediction.results["cycles"] == cycles
     assert prediction.time_s == pytest.approx(cycles / 1.253e9)
     assert prediction.bound == "compute"
-    # two waves stand for many groups
+    # two waves and the partial one stand for many groups
     many = ProfiledKernel(profile=example_profile(), launch=launch_at(16, num_groups=13 * 3000))
     cycles = Simulation(example(16, total_groups=3000)).cycles
     prediction = PipelineModel(device=example_device()).predict(many)
     assert prediction.results["cycles"] == pytest.approx(cycles, rel=0.02)
+
+
+@pytest.mark.parametrize("groups", [8, 9, 15, 16, 17, 23])
+def test_the_last_partial_wave_is_simulated(groups: int) -> None:
+    barrier = make_class("B", "barrier", 1, 9, "barrier")
+    device = example_device(classes={**EXAMPLE_CLASSES, "B": barrier})
+    profile = KernelProfile(name="k", idg=chain("MCCBMCB" * 20))
+    launch = LaunchConfiguration(work_items_per_group=64, num_groups=13 * groups, active_groups=8)
+    estimate = PipelineModel(device=device).estimate(ProfiledKernel(profile, launch))
+    workload = Workload(
+        programs=(chain("MCCBMCB" * 20),),
+        classes=device.classes,
+        sub_groups_per_group=2,
+        concurrent_groups=8,
+        total_groups=groups,
+    )
+    assert estimate.results["cycles"] == Simulation(workload).cycles
+
+
+@pytest.mark.parametrize("groups", [25, 33, 84, 97])
+def test_many_waves_with_a_partial_one_take_what_their_simulation_does(groups: int) -> None:
+    kernel = ProfiledKernel(example_profile(), launch_at(8, num_groups=13 * groups))
+    cycles = PipelineModel(device=example_device()).estimate(kernel).results["cycles"]
+    assert cycles == pytest.approx(Simulation(example(8, total_groups=groups)).cycles, rel=0.025)
