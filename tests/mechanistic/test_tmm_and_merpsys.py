@@ -149,7 +149,7 @@ def test_misses_cost_their_slowdown_unless_the_data_fit(
         ({"slowdown": 0.5}, "slow"),
     ],
 )
-def test_impossible_caches_are_refused(changes: dict[str, float], parameter: str) -> None:
+def test_impossible_caches_are_refused(changes: dict[str, Any], parameter: str) -> None:
     with pytest.raises(ParameterError, match=parameter):
         tmm.caching_factor(**{"slowdown": 8, **changes})
 
