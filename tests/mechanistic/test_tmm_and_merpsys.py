@@ -150,8 +150,9 @@ def test_misses_cost_their_slowdown_unless_the_data_fit(
     ],
 )
 def test_impossible_caches_are_refused(changes: dict[str, Any], parameter: str) -> None:
+    arguments: dict[str, Any] = {"slowdown": 8, **changes}
     with pytest.raises(ParameterError, match=parameter):
-        tmm.caching_factor(**{"slowdown": 8, **changes})
+        tmm.caching_factor(**arguments)
 
 
 @given(st.integers(1, 500), st.integers(1, 16), st.integers(1, 64), st.integers(1, 50))
