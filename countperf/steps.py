@@ -44,7 +44,7 @@ def report(work: str, done: int, total: int | None = None) -> None:
         _channels[-1].listener(work, done, total)
 
 
-def stepped(items: Iterable[_T], work: str, total: int | None = None) -> Generator[_T]:
+def step_through(items: Iterable[_T], work: str, total: int | None = None) -> Generator[_T]:
     """Yield items, and tell the listener of each that is done with."""
     if not _channels or _channels[-1].is_busy:
         yield from items

@@ -334,7 +334,7 @@ MOST_LINES = 25  # lines of a ``repr``, at most
 _WIDTH = 160
 
 
-def shortened(text: str, most: int = MOST_LINES) -> str:
+def shorten_text(text: str, most: int = MOST_LINES) -> str:
     r"""Break the long lines of a text, cut it to a number of lines, and say how many are out."""
     lines: list[str] = []
     for line in text.splitlines():
@@ -407,7 +407,7 @@ class Formula:
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return shortened(str(self))
+        return shorten_text(str(self))
 
 
 class Result:
@@ -420,7 +420,7 @@ class Result:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return shortened(self.lay_out().text(12, widest=2 * _WIDTH))
+        return shorten_text(self.lay_out().text(12, widest=2 * _WIDTH))
 
     def _repr_html_(self) -> str:
         return self.lay_out().html()

@@ -36,7 +36,7 @@ def find_in_user_code(
     if file is not None and not file.is_file():
         raise error(f"there is no file {path}")
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
-        with guarded(f"{path} cannot be imported", error):
+        with guard_user_code(f"{path} cannot be imported", error):
             module = importlib.import_module(path) if file is None else _execute(file)
         value = convert(getattr(module, name, None))
         if isinstance(value, kind):
@@ -45,7 +45,7 @@ def find_in_user_code(
             there, near = _list_named(module, kind), nearest(name, _list_named(module, kind))
             said = f"{path} has no {kind_name} and no function of the name {name!r}"
             raise error(f"{specification}: {said} (there: {', '.join(there) or 'none'}){near}")
-        with guarded(f"{specification} failed", error):
+        with guard_user_code(f"{specification} failed", error):
             made: object = convert(value())
     if isinstance(made, kind):
         return made
@@ -54,7 +54,7 @@ def find_in_user_code(
 
 
 @contextlib.contextmanager
-def guarded(what: str, error: MakeError) -> Generator[None]:
+def guard_user_code(what: str, error: MakeError) -> Generator[None]:
     """Turn however code of the user's ends into an error; let it print to standard error only."""
     try:
         with stdout_to_stderr():

@@ -22,7 +22,7 @@ from countperf.models.fitting.fit_model import fit
 from countperf.models.library import load_weights
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import Prediction
-from countperf.text import MOST_LINES, ShortRepr, short_repr, shortened
+from countperf.text import MOST_LINES, ShortRepr, short_repr, shorten_text
 from measurement_kernels.catalog import entry
 from tests.models.fitting.builders import KERNELS, measure
 from tests.shipped import shipped_measurements
@@ -124,7 +124,7 @@ def test_long_values_many_fields_and_long_lines_are_cut_or_broken() -> None:
     assert len(lines) == MOST_LINES
     assert lines[-2] == "  ... 38 more fields"
     text = "  bound by " + "memory " * 60
-    shown = shortened(text)
+    shown = shorten_text(text)
     assert " ".join(shown.split()) == " ".join(text.split())
     assert max(map(len, shown.splitlines())) <= 160
 

@@ -304,7 +304,7 @@ DEVICE = make_device("fake:0", "Abacus")
         (lambda: Budget(seconds=math.inf), "is none"),
         (
             lambda: (
-                load_weights(SLUG).predict(HAND, incomplete_ok=True).anchored(({}, 1.0), ({}, 2.0))
+                load_weights(SLUG).predict(HAND, incomplete_ok=True).anchor(({}, 1.0), ({}, 2.0))
             ),
             "same sizes",
         ),

@@ -23,7 +23,7 @@ from countperf.measuring.runner import BROAD, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.models.definition import OVERLAPPED
 from countperf.sizes import checks_keywords
-from countperf.steps import stepped
+from countperf.steps import step_through
 from countperf.text import ShortRepr, extract
 from measurement_kernels.catalog import APART, entries, entry
 from measurement_kernels.catalog import families as all_families
@@ -297,7 +297,7 @@ def add_missing_code(
     written = time.monotonic()
     with Pool() as pool:
         read = pool.map(partial(_code_of, label), batches)
-        for outcomes in stepped(read, "reading code", total=len(batches)):
+        for outcomes in step_through(read, "reading code", total=len(batches)):
             for case, outcome in outcomes:
                 if not isinstance(outcome, str):
                     code[case] = outcome

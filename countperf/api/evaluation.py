@@ -40,7 +40,7 @@ from countperf.models.metrics import Evaluation
 from countperf.models.shipped import load_fitted_model
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
-from countperf.steps import report, stepped
+from countperf.steps import report, step_through
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
 from measurement_kernels.catalog import entry
@@ -66,7 +66,7 @@ def with_known_transactions(
     ]
     counts: dict[str, TransactionCounts] = {}
     found: dict[str, dict[str, int]] = {}
-    for case in stepped(waiting, "counting transactions"):
+    for case in step_through(waiting, "counting transactions"):
         with suppress(errors.KernelSpecificationError, errors.CountingError):
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)

@@ -22,7 +22,11 @@ from countperf.mechanistic import step_formulas as steps
 from countperf.mechanistic import sweep as sweeping
 from countperf.mechanistic.compiled_profile import profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.occupancy import KernelOccupancy, program_occupancy, unused_local_bytes
+from countperf.mechanistic.occupancy import (
+    KernelOccupancy,
+    find_unused_local_bytes,
+    program_occupancy,
+)
 from countperf.models.function import Level
 from countperf.models.library import find_fit, load_weights, model_in, short_name
 from countperf.models.predictions import DeviceAnswer, DeviceAnswers
@@ -142,7 +146,7 @@ def sweep(
     unused: dict[int, int] | None = None
     if timed_on is not None and over == "occupancy":
         profiled = profiler.at(sizes)
-        able = unused_local_bytes(profiled, profiler.device)
+        able = find_unused_local_bytes(profiled, profiler.device)
         unused = {groups: n for groups, n in able.items() if values is None or groups in values}
         values = [*unused]
     else:

@@ -68,7 +68,7 @@ class ChosenWeights(ShortRepr):
                 level=level,
                 device=used.device,
             )
-            made = made.anchored(*anchors) if anchors else made
+            made = made.anchor(*anchors) if anchors else made
             refuse_negative(made.model, made.kernel, made.time_s)
             return replace(made, model_choice=used.why, given_as=kernel.name)
 

@@ -31,7 +31,7 @@ from countperf.errors import CountperfError, ParameterError
 from countperf.measuring.campaign import measure
 from countperf.measuring.runner import LONGEST_S, TIMING, open_runner
 from countperf.sizes import Sizes, checks_keywords, combine_sizes, merge_sizes
-from countperf.steps import stepped
+from countperf.steps import step_through
 
 if TYPE_CHECKING:
     from countperf.measuring.cases import MakeArguments, Reference
@@ -49,7 +49,7 @@ def predict_kernels(
     def predict(used: ChosenWeights, is_attempt: bool) -> tuple[dict[str, Any], list[Any]]:
         rows: list[dict[str, Any]] = []
         allowed = incomplete_ok and not is_attempt
-        for kernel in stepped(kernels, "predicting"):
+        for kernel in step_through(kernels, "predicting"):
             try:
                 made = used.predict(kernel, incomplete_ok=allowed, level=level)
                 rows.append(find_predicted_fields(made))

@@ -103,7 +103,7 @@ def show_all(options: argparse.Namespace, shown: Sequence[Printed], name: str = 
         print(make_safe("\n\n".join(result.text() for result in shown)))
 
 
-def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+def pick_options(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return options that functions have parameters of the same name for."""
     return {name: getattr(options, name) for name in names}
 

@@ -17,7 +17,7 @@ from countperf.api.evaluation import (
     list_measured_devices,
     measurements_of_table,
 )
-from countperf.cli.common import given, say, show, show_all
+from countperf.cli.common import pick_options, say, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
@@ -91,19 +91,19 @@ def _read_measurements(options: argparse.Namespace) -> MeasurementSet:
     if options.device is None:
         message = "a table does not say what was measured: add --device, such as nvidia-titan-x"
         raise ParameterError(message, parameter="device")
-    return measurements_of_table(options.measurements, **given(options, "kernels", "device"))
+    return measurements_of_table(options.measurements, **pick_options(options, "kernels", "device"))
 
 
 def run_calibrate(options: argparse.Namespace) -> None:
     """Calibrate, and say what was reached."""
-    result = calibrate(**given(options, "device", "minutes", "name", "store", "busy"))
+    result = calibrate(**pick_options(options, "device", "minutes", "name", "store", "busy"))
     show(options, result.lay_out())
 
 
 def run_measure(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
     measured = measure_catalogue(
-        **given(options, "store", "device", "profile"),
+        **pick_options(options, "store", "device", "profile"),
         families=options.family,
         purposes=options.purpose,
         collections=options.collection,
@@ -124,7 +124,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     """Evaluate and print predicted against measured times, and the order of variants."""
     check_outputs(options.figure, options.output)
     measurements = MeasurementSet.read_file(options.measurements)
-    weights = given(options, "weights", "model", "force")
+    weights = pick_options(options, "weights", "model", "force")
     evaluation = evaluate(measurements, purposes=options.purpose, **weights)
     ranking = evaluate_ranking(measurements, **weights)
     shown = evaluation.lay_out()

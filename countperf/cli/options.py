@@ -24,7 +24,7 @@ def assignment(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def named(text: str) -> str:
+def check_not_empty(text: str) -> str:
     """Refuse an empty text, for argparse."""
     if not text.strip():
         raise argparse.ArgumentTypeError(f"{text!r} names nothing; leave the option out")
@@ -105,7 +105,7 @@ def anchor_run(text: str) -> tuple[dict[str, int], float] | Path:
 
 def value(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:
     """Describe an option that takes a value, which is not empty."""
-    return {"metavar": metavar, "type": named, "help": text, **more}
+    return {"metavar": metavar, "type": check_not_empty, "help": text, **more}
 
 
 def several(metavar: str | None, text: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,16 @@ from typing import Any
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import explain_prediction, predict
-from countperf.cli.common import as_dict, given, one_point, points, print_json, say, show, show_all
+from countperf.cli.common import (
+    as_dict,
+    one_point,
+    pick_options,
+    points,
+    print_json,
+    say,
+    show,
+    show_all,
+)
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.models.predictions import MOST_ROWS
@@ -83,8 +92,10 @@ def _list_predictions(
 ) -> tuple[list[tuple[str, dict[str, Any], dict[str, Any]]], bool]:
     """Return kernel, sizes and options of what is to be predicted, and whether two are compared."""
     named = {
-        **given(options, "weights", "model", "device", "force", "level", "instruction_counts"),
-        **given(options, "incomplete_ok"),
+        **pick_options(
+            options, "weights", "model", "device", "force", "level", "instruction_counts"
+        ),
+        **pick_options(options, "incomplete_ok"),
         "anchors": options.anchor or (),
         "statistics": as_dict(options.statistics) or None,
     }

@@ -15,7 +15,7 @@ from countperf import __version__, figures
 from countperf.api.evaluation import evaluate, evaluate_ranking
 from countperf.api.fits import look_up_device
 from countperf.api.prediction import choose_weights, explain
-from countperf.cli.common import as_dict, given, show
+from countperf.cli.common import as_dict, pick_options, show
 from countperf.errors import ParameterError
 from countperf.measuring import MeasurementSet
 from countperf.models.explanation import weights_table
@@ -137,7 +137,7 @@ def _kernel_page(options: argparse.Namespace) -> Page:
         options.what,
         as_dict(options.parameters),
         statistics=as_dict(options.statistics) or None,
-        **given(options, "weights", "model", "device"),
+        **pick_options(options, "weights", "model", "device"),
     )
     made = explained.prediction
     device = look_up_device(made.device, options.weights)

@@ -15,7 +15,7 @@ from countperf.api.kernels import Kernel
 from countperf.api.prediction import with_compiled_code
 from countperf.api.searching import rank, tune
 from countperf.api.timing import time_kernel
-from countperf.cli.common import as_dict, given, say, show
+from countperf.cli.common import as_dict, pick_options, say, show
 from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.figures import check_outputs, draw
@@ -26,7 +26,7 @@ from countperf.store import check_writable, write_atomically
 from countperf.text import Printed, plain
 from countperf.tuning.ranker import lay_out_point
 from countperf.tuning.result import SearchInterrupt, TuningResult
-from countperf.user_code import find_in_user_code, guarded
+from countperf.user_code import find_in_user_code, guard_user_code
 
 
 def run_time(options: argparse.Namespace) -> None:
@@ -37,8 +37,10 @@ def run_time(options: argparse.Namespace) -> None:
         as_dict(options.parameters),
         make_arguments=options.make_arguments and _arguments(options.make_arguments),
         statistics=as_dict(options.statistics) or None,
-        **given(options, "device", "instruction_counts", "weights", "model", "force", "level"),
-        **given(options, "incomplete_ok", "longest_s", "unchecked"),
+        **pick_options(
+            options, "device", "instruction_counts", "weights", "model", "force", "level"
+        ),
+        **pick_options(options, "incomplete_ok", "longest_s", "unchecked"),
     )
     if timing.model_choice:
         say(f"countperf: {timing.model_choice}")
@@ -60,7 +62,7 @@ def _arguments(
     function: Any = find_in_user_code(specification, FunctionType, **error)
 
     def make_arguments(rng: np.random.Generator, parameters: Mapping[str, int]) -> dict[str, Any]:
-        with guarded(f"{specification} failed", KernelBuildError):
+        with guard_user_code(f"{specification} failed", KernelBuildError):
             made = function(rng, dict(parameters))
         if not isinstance(made, Mapping):
             said = f"{specification} returned a {type(made).__name__}"
@@ -143,8 +145,8 @@ def run_tune(options: argparse.Namespace) -> None:
             seconds=60.0 if no_limit else options.budget,
             statistics=as_dict(options.statistics) or None,
             progress=say,
-            **given(options, "measurements", "device", "weights", "model", "force", "store"),
-            **given(options, "longest_s"),
+            **pick_options(options, "measurements", "device", "weights", "model", "force", "store"),
+            **pick_options(options, "longest_s"),
         )
     except SearchInterrupt as error:
         if error.result is not None:
@@ -167,8 +169,8 @@ def run_rank(options: argparse.Namespace) -> None:
         options.space,
         as_dict(options.parameters),
         statistics=as_dict(options.statistics) or None,
-        **given(options, "device", "weights", "model", "force", "points"),
-        **given(options, "incomplete_ok", "longest_s"),
+        **pick_options(options, "device", "weights", "model", "force", "points"),
+        **pick_options(options, "incomplete_ok", "longest_s"),
         on_point=None
         if options.output is None
         else lambda point: lines.append(json.dumps(plain(lay_out_point(point))) + "\n"),

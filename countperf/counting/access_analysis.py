@@ -488,12 +488,13 @@ def _find_distinct_rows(
     """Yield each distinct row and the positions at which it stands; few rows are expected."""
     remaining = np.arange(len(table))
     for _ in range(16):
-        if not len(remaining):
-            return
-        row = table[remaining[0]]
-        equal = (table[remaining] == row).all(axis=1)
-        yield row, remaining[equal]
-        remaining = remaining[~equal]
+        if len(remaining):
+            row = table[remaining[0]]
+            equal = (table[remaining] == row).all(axis=1)
+            yield row, remaining[equal]
+            remaining = remaining[~equal]
+    if not len(remaining):
+        return
     rows, inverse = np.unique(table[remaining], axis=0, return_inverse=True)
     _check_number(len(rows), _MAXIMUM_PATTERNS, _PATTERNS)
     order = np.argsort(inverse.ravel(), kind="stable")

@@ -21,12 +21,12 @@ from countperf.counting.taxonomy import View
 from countperf.documents import Document, Part, validate
 from countperf.errors import CountingError
 from countperf.sizes import merge_sizes
-from countperf.steps import stepped
+from countperf.steps import step_through
 from countperf.symbolic.compiled import CompiledCounts, CountSource
 from countperf.symbolic.isl_sets import from_isl_text, to_isl_text
 from countperf.symbolic.piecewise import ZERO_COUNT, Guards, PiecewiseQuasiPolynomial
 from countperf.symbolic.quasipolynomial import QuasiPolynomial, parse_polynomial
-from countperf.text import Column, Printed, Result, point_text, shortened, table_of
+from countperf.text import Column, Printed, Result, point_text, shorten_text, table_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class Count:
 
     def __repr__(self) -> str:
         exact = "" if self.exact else ", not exact"
-        return shortened(f"Count({self}, each by a {self.granularity.value}{exact})")
+        return shorten_text(f"Count({self}, each by a {self.granularity.value}{exact})")
 
 
 GROUP_SHAPE = ("items", "rows")  # names of properties that say how large work groups are
@@ -143,7 +143,9 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
     counts_by_index = {
         index: counts_at({name: int(row[index]) for name, row in rows.items()})
-        for index in stepped(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
+        for index in step_through(
+            np.ndindex(shape), "counting at each size", total=int(np.prod(shape))
+        )
     }
     names = sorted({name for counts in counts_by_index.values() for name in counts})
     rows_by_name = {name: [c.get(name, 0) for c in counts_by_index.values()] for name in names}
@@ -314,7 +316,7 @@ class PropertyVector(Result, Mapping[str, Count]):
     def __repr__(self) -> str:
         lines = [f"  {name}: {count}" for name, count in self._counts.items()]
         view = "" if self.view == "source" else f", {self.view} view"
-        return shortened("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
+        return shorten_text("\n".join([f"PropertyVector of '{self.kernel}'{view}:", *lines]))
 
     @property
     def is_exact(self) -> bool:

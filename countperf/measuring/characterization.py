@@ -27,7 +27,7 @@ from countperf.errors import MeasurementError
 from countperf.measuring.campaign import gather_environment
 from countperf.measuring.cases import Environment
 from countperf.measuring.size_choice import measure_launch_overhead
-from countperf.steps import stepped
+from countperf.steps import step_through
 from countperf.text import Printed, Result, columns_of, format_percent, plain
 
 
@@ -428,7 +428,7 @@ def characterize(
     findings: list[Finding] = []
     left_out = {"pipelines": _PIPELINES}
     began = bench.clock.now()
-    for name, measure in stepped(experiments.items(), "measuring"):
+    for name, measure in step_through(experiments.items(), "measuring"):
         if bench.is_cpu and name in _NOT_ON_CPUS:
             left_out[name] = _NOT_ON_CPUS[name]
         elif max_seconds is not None and bench.clock.now() - began > max_seconds:

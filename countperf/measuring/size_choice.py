@@ -23,7 +23,7 @@ from countperf.errors import DeviceLostError, MeasurementError, ParameterError
 from countperf.measuring import KernelCase
 from countperf.measuring.campaign import refuse_differences
 from countperf.measuring.runner import CaseRunner
-from countperf.steps import stepped
+from countperf.steps import step_through
 from countperf.store import read_file_text
 
 _CLEAR_FACTOR = 10.0
@@ -248,7 +248,7 @@ def calibrate(
         if calibration.choice(entry) is None:
             groups.setdefault(_size_key(entry), []).append(entry)
     time_of = partial(time_case, runner, limits=calibration.limits)
-    for group in stepped(groups.values(), "choosing sizes"):
+    for group in step_through(groups.values(), "choosing sizes"):
         entry = group[len(group) // 2]
         failure: Exception | None = None
         try:

@@ -21,7 +21,7 @@ from countperf.models import metrics
 from countperf.models.definition import Unread
 from countperf.models.fitting.fit_model import fit
 from countperf.models.metrics import evaluate
-from countperf.steps import stepped
+from countperf.steps import step_through
 
 CalibrationLevel = Literal["published", "scaled", "fitted"]
 
@@ -134,7 +134,7 @@ def compare_models(
 
     def add(purposes: Collection[str]) -> None:
         chosen = [m for m in measurements if m.purpose in purposes]
-        for measurement in stepped(chosen, "profiling kernels"):
+        for measurement in step_through(chosen, "profiling kernels"):
             try:
                 cases.append((measurement, profile(measurement)))
             except CountperfError as error:
@@ -164,7 +164,7 @@ def compare_models(
     asked: list[tuple[MechanisticModel, CalibrationLevel]] = [
         (model, level) for model in build() for level in LEVELS if level in levels
     ]
-    results = [_judge(*each, cases) for each in stepped(asked, "calibrating models")]
+    results = [_judge(*each, cases) for each in step_through(asked, "calibrating models")]
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),

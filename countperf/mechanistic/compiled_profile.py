@@ -49,7 +49,8 @@ from countperf.devices.nvcc import compile_for, compile_sass, find_program
 from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.devices.targets import Launches, Shape, generate_cuda
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction, parse_sass
-from countperf.machine_code.warp import LANES, Executed, WarpProgram, launch_sub_group
+from countperf.machine_code.warp import Executed, WarpProgram, launch_sub_group
+from countperf.machine_code.warp_unit import LANES
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared

@@ -109,7 +109,7 @@ def resident_groups_of(kernel: ProfiledKernel, device: DeviceParameters) -> Resi
     )
 
 
-def unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
+def find_unused_local_bytes(kernel: ProfiledKernel, device: DeviceParameters) -> dict[int, int]:
     """Return by number of resident groups the least more local memory that leaves so many."""
     own, total = kernel.profile.local_bytes_per_group or 0, device.local_bytes_per_compute_unit or 0
     units = device.require_int("num_compute_units", model=_MODEL)

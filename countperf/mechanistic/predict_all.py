@@ -1,8 +1,8 @@
 """Predictions of a Loopy kernel by all mechanistic models in one call, ranked by their validity.
 
 Lemeire, Cornelis & Konstantinidis (Tables 10 to 12) print the error of eight models for fourteen
-kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `ModelAnswers.published_error` is their
-mean over the GPUs and those kernels that have barriers, as the kernel at hand, or that have none.
+kernels of Rodinia on a Maxwell, a Pascal and a Turing GPU. `ModelAnswers.find_published_error` has
+their mean over the GPUs and those kernels that have barriers, as the kernel at hand, or have none.
 In Table 12 the columns of WFG and the corrected MWP-CWP are exchanged
 (``docs/evidence/papers.md``), which is undone here. For GPUs of compute capability 1.x, Hong & Kim
 print 13.3 %, a mean over six kernels.
@@ -146,7 +146,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         is_prediction = isinstance(answer, MechanisticPrediction)
         return is_prediction and float(answer.time_s) < 0.999 * roof_s  # just below is at it
 
-    def published_error(self, model: str) -> float | None:
+    def find_published_error(self, model: str) -> float | None:
         """Return the mean error that was published of a model for such kernels and devices."""
         capability = self.described.compute_capability
         if capability is None:
@@ -159,7 +159,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         """Return the models by published error, then by what they leave out."""
 
         def place(name: str) -> tuple[bool, bool, float, int]:
-            answer, error = self.answers[name], self.published_error(name)
+            answer, error = self.answers[name], self.find_published_error(name)
             return (
                 isinstance(answer, Exception),
                 self.is_below_roof(name),
@@ -221,13 +221,13 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         return {
             **text.extract(answer, "time_s", "bound", "advice", "ignored"),
             **{"breakdown_s": answer.breakdown, "stalls_s": answer.stalls, "results": finite},
-            "published_error": self.published_error(name),
+            "published_error": self.find_published_error(name),
             "roof_s": self.roofs_s.get(name),
             "below_roof": self.is_below_roof(name),
         }
 
     def _describe_ranking(self) -> str:
-        if all(self.published_error(name) is None for name in self):
+        if all(self.find_published_error(name) is None for name in self):
             return text.wrap_note(
                 "ranked by what they leave out; no errors on such a device are published"
             )

@@ -205,7 +205,7 @@ class Origin:
     options: Mapping[str, Any]  # of `WeightSet.predict_counts`
 
     def anchor(self, prediction: Prediction, given: Sequence[Anchor]) -> Prediction:
-        """Correct the prediction by measured runs of its kernel; see `Prediction.anchored`."""
+        """Correct the prediction by measured runs of its kernel; see `Prediction.anchor`."""
         quality, device = self.weights.quality, self.weights.device
         if quality is None or quality.calibration is None:
             raise PredictionError(

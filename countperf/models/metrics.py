@@ -31,7 +31,7 @@ from countperf.measuring import PURPOSES as ALL_PURPOSES
 from countperf.measuring import Measurement
 from countperf.measuring.cases import NOISE_DEVIATIONS
 from countperf.models.weights import WeightSet
-from countperf.steps import stepped
+from countperf.steps import step_through
 
 PURPOSES = {"test": "test kernels", "application": "applications", "variant": "variants"}
 """Plural names of the purposes of kernels that judge fits."""
@@ -287,7 +287,7 @@ def evaluate(weights: WeightSet, measurements: Iterable[Measurement]) -> Evaluat
     cases: list[EvaluatedCase] = []
     needed = [*weights.definition.named_transactions]
     needed += ["code"] if weights.definition.reads_code else []
-    for measurement in stepped(measurements, "predicting cases"):
+    for measurement in step_through(measurements, "predicting cases"):
         vector = _read_counts(measurement, weights)
         if vector is None or not all(map(vector.knows, needed)):
             continue

@@ -130,7 +130,7 @@ class Prediction(text.Result):
         """
         return PredictionPair(first=self, second=other)
 
-    def anchored(self, *runs: Any) -> Prediction:
+    def anchor(self, *runs: Any) -> Prediction:
         """Return the prediction, corrected by measured runs of its kernel.
 
         Parameters

@@ -81,7 +81,7 @@ _COVERED = ("issue.*", "code.*", "miss.*", "spill.*", "bytes.*", "segments.*", "
 """Properties without a weight of their own: others stand for what they cost."""
 
 
-def compiled(
+def make_compiled_model(
     order: Order = "lanes",
     *,
     units: int = 0,
@@ -267,7 +267,7 @@ MISSES = tuple(  # accesses that come back to a line too late
 CHAINS = tuple(f"issue.{unit}.chain.*.*" for unit in _UNITS)
 
 
-def structural(
+def make_structural_model(
     policy: ExecutionPolicy, *, memory: MemoryHierarchy | None = None
 ) -> ModelDefinition:
     """Make a model of what a device issues under a policy; by default with `ASSUMED` caches."""
@@ -371,10 +371,10 @@ def load_fitted_model(
     if name in (STRUCTURAL, COMPILED) and device is not None:
         memory = memory or memory_hierarchy_of(device)
         if name == STRUCTURAL:
-            return structural(policy_on(device), memory=memory)
+            return make_structural_model(policy_on(device), memory=memory)
         units = device.compute_units
         order = "items" if platform_prefix(device.platform) == "pocl" else "lanes"
-        return compiled(order, units=units, memory=memory, overlapped=overlapped)
+        return make_compiled_model(order, units=units, memory=memory, overlapped=overlapped)
     if name.endswith(".toml"):
         content = parse_toml(read_file_text(name), path=name)
         return ModelDefinition.from_object(content, path=name)

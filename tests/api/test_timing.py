@@ -277,12 +277,12 @@ def test_a_bad_timing_is_refused_with_its_field(change: dict[str, Any], field: s
 def test_a_timing_anchors_like_its_runs() -> None:
     timing = timed({1000: 6e-6, 4000: 18e-6})
     prediction = countperf.predict(AXPY, n=777, weights=linear())
-    anchored = prediction.anchored(timing)
+    anchored = prediction.anchor(timing)
     # both times are twice the predicted ones: 0.25 / (0.25 + 0.01 / 2) of log(2)
     factor = 2 ** (0.25 / 0.255)
     assert anchored.time_s == pytest.approx(factor * float(prediction.time_s))
-    assert anchored.anchored(timing).time_s == anchored.time_s
-    by_runs = prediction.anchored(*timing.runs)
+    assert anchored.anchor(timing).time_s == anchored.time_s
+    by_runs = prediction.anchor(*timing.runs)
     assert (by_runs.time_s, by_runs.interval_s) == (anchored.time_s, anchored.interval_s)
 
 
@@ -295,7 +295,7 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
 
 def _anchor_otherwise(timing: Timing) -> Prediction:
     made = replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None)
-    return made.anchored(timing)
+    return made.anchor(timing)
 
 
 _OTHER: Mapping[str, Callable[[Timing], object]] = {

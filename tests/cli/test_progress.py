@@ -13,7 +13,7 @@ from countperf.cli.commands import COMMANDS
 from countperf.cli.common import Progress, say
 from countperf.measuring import measurements_in
 from countperf.models.metrics import Evaluation
-from countperf.steps import listening, stepped
+from countperf.steps import listening, step_through
 from tests.cli.conftest import Run
 from tests.shipped import FITS
 
@@ -52,14 +52,14 @@ def test_what_controls_a_terminal_is_shown_as_an_escape(capsys: pytest.CaptureFi
 def test_steps_within_steps_go_to_nobody() -> None:
     told: list[tuple[str, int, int | None]] = []
     with listening(lambda *step: told.append(step)):
-        for _ in stepped([1, 2], "outer"):
-            list(stepped("abc", "inner"))
-        list(stepped(iter("ab"), "after"))
+        for _ in step_through([1, 2], "outer"):
+            list(step_through("abc", "inner"))
+        list(step_through(iter("ab"), "after"))
     assert told == [
         *(("outer", done, 2) for done in range(3)),
         *(("after", done, None) for done in range(3)),
     ]
-    assert list(stepped([3], "unheard")) == [3]
+    assert list(step_through([3], "unheard")) == [3]
 
 
 def test_work_that_fails_leaves_nobody_listening() -> None:
@@ -67,12 +67,12 @@ def test_work_that_fails_leaves_nobody_listening() -> None:
 
     def fail() -> None:
         with listening(lambda *step: told.append(step)):
-            for _ in stepped([1, 2], "failing"):
+            for _ in step_through([1, 2], "failing"):
                 raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    list(stepped([1], "later"))
+    list(step_through([1], "later"))
     assert [work for work, _, _ in told] == ["failing"]
 
 

@@ -119,14 +119,10 @@ KERNELS: dict[str, Build] = {
     ),
     "two loops around": _kernel(CUBE, "c[i] = sum([j, k], a[i]*b[j]*d[k])", VECTORS),
     "inner loop begins empty": _kernel(
-        ["i<n", "j<n", "k<j"],
-        "c[i] = sum(j, b[j] + sum(k, a[i]*d[k]))",
-        VECTORS,
+        ["i<n", "j<n", "k<j"], "c[i] = sum(j, b[j] + sum(k, a[i]*d[k]))", VECTORS
     ),
     "speculated in inner loop": _kernel(
-        ["i<n", "j<n", "k<j"],
-        "c[i] = sum(j, b[j] + sum(k, s*t*d[k]))",
-        SCALED,
+        ["i<n", "j<n", "k<j"], "c[i] = sum(j, b[j] + sum(k, s*t*d[k]))", SCALED
     ),
     "two loops in sequence": _kernel(
         CUBE, "c[i] = sum(j, a[i]*b[j])\ne[i] = sum(k, a[i]*d[k])", "a,b,c,d,e f32 n"
@@ -135,9 +131,7 @@ KERNELS: dict[str, Build] = {
     "condition changes": _kernel(SQUARE, "c[i, j] = a[i]*b[j] {if=j>2}", MATRIX),
     "condition does not change": _kernel(SQUARE, "c[i, j] = a[i]*b[j] {if=i>2}", MATRIX),
     "condition on one of two": _kernel(
-        SQUARE,
-        GUARDED_AND_NOT.format(value="a[i]", condition="i>2"),
-        "c,d f32 n,n; a,b f32 n",
+        SQUARE, GUARDED_AND_NOT.format(value="a[i]", condition="i>2"), "c,d f32 n,n; a,b f32 n"
     ),
     "speculated under a condition": _kernel(
         SQUARE,

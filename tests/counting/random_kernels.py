@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,14 +11,13 @@ from typing import Any, Literal
 from unittest import mock
 
 import loopy as lp
-from hypothesis import Phase, given, seed, settings
 
 from countperf.counting.accesses import UtilizationClass
 from countperf.counting.count_properties import count_kernel
 from countperf.counting.vector import PropertyVector
 from countperf.errors import CountperfError
 from tests.oracles.interpreter import Interpreter, NotInterpretedError, utilization_classes
-from tests.strategies import LOOPY_REFUSALS, KernelCase, generated, kernels
+from tests.strategies import LOOPY_REFUSALS, KernelCase
 
 DISTINCT = int(os.environ.get("COUNTPERF_GENERATED_KERNELS", "40"))
 """Number of generated kernels that a test compares; ``scripts/nightly`` takes more."""
@@ -61,6 +59,10 @@ def _count(case: KernelCase, t_unit: Any) -> PropertyVector:
         return count_kernel(t_unit, cache=False)
 
 
+def _refuse(verdict: Verdict, error: Exception) -> Examination:
+    return Examination(verdict=verdict, details=f"{type(error).__name__}: {error}")
+
+
 def examine(case: KernelCase) -> Examination:
     """Count and interpret a kernel at all its sizes, and compare.
 
@@ -71,9 +73,7 @@ def examine(case: KernelCase) -> Examination:
             t_unit = lp.preprocess_program(case.build())  # once for both
             interpreter = Interpreter(t_unit)
         except LOOPY_REFUSALS as error:
-            return Examination(
-                verdict="refused by Loopy", details=f"{type(error).__name__}: {error}"
-            )
+            return _refuse("refused by Loopy", error)
         sizes = case.parameters(t_unit)
         try:
             runs = [interpreter.run(p, with_cells=case.is_simple) for p in sizes]
@@ -82,15 +82,11 @@ def examine(case: KernelCase) -> Examination:
         except lp.LoopyError as error:  # found late: no joint domain of loops
             with suppress(CountperfError):
                 _count(case, t_unit)
-            return Examination(
-                verdict="refused by Loopy", details=f"{type(error).__name__}: {error}"
-            )
+            return _refuse("refused by Loopy", error)
         try:
             vector = _count(case, t_unit)
         except CountperfError as error:
-            return Examination(
-                verdict="refused by countperf", details=f"{type(error).__name__}: {error}"
-            )
+            return _refuse("refused by countperf", error)
     classes = utilization_classes(runs) if case.is_simple else None
     for number, (parameters, run) in enumerate(zip(sizes, runs, strict=True)):
         counted = vector.evaluate(parameters)
@@ -117,8 +113,6 @@ class Campaign:
     verdicts: Counter[str] = field(default_factory=Counter[str])  # by verdict
     classed: int = 0  # kernels of which utilization classes were compared
     refusals: Counter[str] = field(default_factory=Counter[str])  # refusals by their first words
-    # kernels that differ, or that made countperf raise something else than its own errors
-    failures: list[tuple[KernelCase, str]] = field(default_factory=list[tuple[KernelCase, str]])
 
     def add(self, case: KernelCase) -> str:
         """Examine a kernel unless it was before; return what is wrong, empty if nothing is."""
@@ -133,19 +127,3 @@ class Campaign:
         if found.details:
             self.refusals[f"{found.verdict}: {re.sub(r'[0-9]+', '#', found.details)[:150]}"] += 1
         return ""
-
-    def run(self, number: int, start: int) -> None:
-        """Examine generated kernels, without stopping or shrinking at failures."""
-
-        @seed(start)
-        @settings(generated(number), derandomize=False, phases=[Phase.generate])
-        @given(kernels())
-        def examine_one(case: KernelCase) -> None:
-            try:
-                wrong = self.add(case)
-            except Exception:  # noqa: BLE001 - whatever it is, it is what the campaign looks for
-                wrong = traceback.format_exc(limit=-3)
-            if wrong:
-                self.failures.append((case, wrong))
-
-        examine_one()

@@ -53,11 +53,7 @@ def with_llvm(test: Any) -> Any:
 
 
 def _disagreements(
-    t_unit: Any,
-    vector: Any,
-    parameters: Mapping[str, int],
-    folder: Path,
-    **more: Any,
+    t_unit: Any, vector: Any, parameters: Mapping[str, int], folder: Path, **more: Any
 ) -> dict[str, tuple[int, int]]:
     dynamic = oclgrind.run(t_unit, parameters, folder, contraction=True, **more)
     return oclgrind.disagreements(vector.evaluate(parameters), dynamic, optimized=True)
@@ -225,10 +221,7 @@ def test_complex_values_leave_loops_that_do_not_change_them(tmp_path: Path) -> N
 @with_llvm
 @pytest.mark.parametrize(
     ("width", "kind"),
-    [
-        *((2, "f64"), (3, "f32"), (3, "f64"), (4, "f32"), (4, "f64")),
-        *((8, "f32"), (16, "f32")),
-    ],
+    [*((2, "f64"), (3, "f32"), (3, "f64"), (4, "f32"), (4, "f64")), *((8, "f32"), (16, "f32"))],
 )
 def test_vectors_are_whole_accesses_and_operations_of_each_component(
     width: int, kind: str, tmp_path: Path

@@ -109,7 +109,7 @@ width=1 free.flat.20x2.passes scalar.passes.free scalar.rows.free=2
 """
 
 
-def _policy(text: str) -> ExecutionPolicy:
+def _policy(text: str) -> Any:
     options: dict[str, Any] = {}
     for part in text.replace("-", "").split(","):
         name, _, value = part.partition("=")

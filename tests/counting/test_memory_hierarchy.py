@@ -21,7 +21,7 @@ from countperf.counting.structure.memory_hierarchy import (
 from countperf.devices.identity import DeviceIdentity, choose_caches, memory_hierarchy_of
 from countperf.errors import DeviceParameterError, DocumentError
 from countperf.models.fitting.fit_model import memory_verdict
-from countperf.models.shipped import structural
+from countperf.models.shipped import make_structural_model
 from tests.models.builders import make_device
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -146,7 +146,7 @@ def test_a_fit_of_counts_for_other_caches_says_so() -> None:
 
 def test_structural_models_take_sizes_from_the_hierarchy() -> None:
     memory = load_hierarchy("amd-zen3")
-    model = structural(ExecutionPolicy(units=2), memory=memory)
+    model = make_structural_model(ExecutionPolicy(units=2), memory=memory)
     assert f"{512 * KIB}/" in model.derived["beyond_l2"]
     assert f"{32 * MIB}/" in model.derived["beyond_llc"]
     assert f"{8 * MIB}/" in model.derived["out_of_reach"]

@@ -19,7 +19,7 @@ from countperf.counting.frontend.schedule import generate_code
 from countperf.counting.structure.issue import ExecutionPolicy, apply_policy
 from countperf.counting.structure.site_keys import FootprintKey
 from countperf.models.function import ModelFunction, model_inputs
-from countperf.models.shipped import structural
+from countperf.models.shipped import make_structural_model
 from measurement_kernels import catalog
 from tests.kernels import made
 
@@ -256,7 +256,7 @@ def test_chains_along_short_loops_do_not_wait() -> None:
 def test_groups_run_in_rounds_of_as_many_as_a_device_has_units(
     groups: int, launches: int, rounds: float
 ) -> None:
-    model = structural(ExecutionPolicy(units=2))
+    model = make_structural_model(ExecutionPolicy(units=2))
     counts = {"groups": groups, "launches": launches, "site.free.loop.16x1.flop.add.f32": 160}
     inputs = model_inputs(model, {name: count for name, count in counts.items() if count})
     assert inputs.variables["rounds"] == pytest.approx(rounds)
@@ -281,7 +281,7 @@ def test_bytes_in_more_pieces_than_prefetchers_follow(
         "bytes.kernel.load": 1 << 21,
     }
     counts = {name: count for name, count in counts.items() if count}
-    values = model_inputs(structural(ExecutionPolicy()), counts).values
+    values = model_inputs(make_structural_model(ExecutionPolicy()), counts).values
     beyond = [values.get(("traffic", f"load_beyond_streams{number}"), 0) for number in (4, 16)]
     assert beyond == [pytest.approx(500 * share) for share in shares]  # half are beyond 1 MiB
 

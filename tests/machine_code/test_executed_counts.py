@@ -34,7 +34,7 @@ from countperf.machine_code.machine_state import widest
 from countperf.machine_code.object_file import entry_of
 from countperf.machine_code.tools import find_analyzer, find_objdump
 from countperf.models.function import model_inputs
-from countperf.models.shipped import compiled as compiled_model
+from countperf.models.shipped import make_compiled_model
 from measurement_kernels import catalog
 from tests.counting import test_work_groups as shapes
 from tests.devices.fakes import make_device
@@ -151,7 +151,7 @@ def test_few_kinds_stand_for_many(device: Device) -> None:
 def test_more_rows_take_no_less_of_the_busiest_unit(device: Device) -> None:
     kernel = uneven(device)["edge"]
     units = device.identity.compute_units
-    rounds = compiled_model("lanes", units=units)
+    rounds = make_compiled_model("lanes", units=units)
     busiest: list[float] = []
     for n in (64, 65, 128, 129, 192, 193):
         counts = kernel.counts({"n": n, "m": 50}) | {"groups": -(-n // 64), "launches": 1}

@@ -10,16 +10,8 @@ import pytest
 from countperf.errors import CountingError
 from countperf.machine_code import warp
 from countperf.machine_code.sass_instruction import SassInstruction
-from countperf.machine_code.warp import (
-    LANES,
-    UNKNOWN,
-    Executed,
-    WarpProgram,
-    WarpState,
-    execute,
-    lanes_of,
-    launch_sub_group,
-)
+from countperf.machine_code.warp import Executed, WarpProgram, launch_sub_group
+from countperf.machine_code.warp_unit import LANES, UNKNOWN, WarpState, execute, lanes_of
 
 _ALL = np.ones(LANES, dtype=bool)
 _MASK = 0xFFFF_FFFF

@@ -15,10 +15,10 @@ from countperf.errors import ParameterError
 from countperf.mechanistic.occupancy import (
     KernelOccupancy,
     Residency,
+    find_unused_local_bytes,
     launch_geometry,
     program_occupancy,
     resident_groups,
-    unused_local_bytes,
 )
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from tests.mechanistic.builders import example_device, example_profile, launch_at
@@ -234,7 +234,9 @@ def test_so_much_local_memory_leaves_so_many_groups(slug: str) -> None:
         ).active_groups
 
     profile = KernelProfile(name="k", local_bytes_per_group=64)
-    able = unused_local_bytes(ProfiledKernel(profile, launch_at(None, num_groups=2**20)), device)
+    able = find_unused_local_bytes(
+        ProfiledKernel(profile, launch_at(None, num_groups=2**20)), device
+    )
     for groups in range(1, 9):
         found = able[groups] + 64
         assert resident(found) == groups < resident(found - 1)

@@ -280,7 +280,9 @@ def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() ->
 def test_all_models_are_ranked_by_published_errors(everything: ModelAnswers) -> None:
     # with barriers, Lemeire et al. err by 25, 42, 64 ... % (below); the others have no number
     ranked = everything.rank_models()
-    errors = [error for name in ranked if (error := everything.published_error(name)) is not None]
+    errors = [
+        error for name in ranked if (error := everything.find_published_error(name)) is not None
+    ]
     assert ranked[:3] == ["pipeline-rr", "wfg-corrected", "gpumech-gto"]
     assert errors[:-1] == sorted(errors[:-1])  # gpumech-rr is below its roof
     assert ranked[-2:] == [name for name in ranked if everything.is_below_roof(name)]
@@ -313,7 +315,7 @@ def test_published_errors_are_means_over_kernels_with_and_without_barriers(
                 if (row["kernel"] in barriers) == with_barriers
             ]
             answers = replace(everything, described=K620, has_barriers=with_barriers)
-            assert answers.published_error(name) == pytest.approx(
+            assert answers.find_published_error(name) == pytest.approx(
                 math.fsum(errors) / len(errors) / 100, abs=5.1e-4
             )
     for slug, name, error in (
@@ -321,7 +323,7 @@ def test_published_errors_are_means_over_kernels_with_and_without_barriers(
         ("nvidia-gtx-280", "mwp-cwp", 0.133),
     ):
         answers = replace(everything, described=load_device(slug), has_barriers=True)
-        assert answers.published_error(name) == error
+        assert answers.find_published_error(name) == error
 
 
 def test_text_says_what_mwp_cwp_says_of_the_kernel(everything: ModelAnswers) -> None:

@@ -11,7 +11,7 @@ from countperf.api.mechanistic_models import sweep as sweep_kernel
 from countperf.devices.parameters import load_device
 from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic.from_kernel import profile_kernel
-from countperf.mechanistic.occupancy import unused_local_bytes
+from countperf.mechanistic.occupancy import find_unused_local_bytes
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.mechanistic.sweep import AXES, sweep, vary
 from measurement_kernels import catalog
@@ -71,10 +71,10 @@ def test_local_memory_leaves_these_numbers_of_groups() -> None:
     # half of the local memory at most, so that two stay (Lemeire et al., Table 9)
     profiled = profile_kernel(MATMUL, K620, registers_per_work_item=32).at(LARGE)
     gtx_1060 = load_device("nvidia-gtx-1060")
-    able = unused_local_bytes(profiled, K620)
+    able = find_unused_local_bytes(profiled, K620)
     assert list(able) == list(range(1, 9))
     assert (able[1], able[8]) == (32 * 1024 + 1 - 2048, 0)
-    assert [*unused_local_bytes(profiled, gtx_1060)] == [*range(2, 9)]
+    assert [*find_unused_local_bytes(profiled, gtx_1060)] == [*range(2, 9)]
 
 
 @pytest.mark.device

@@ -104,7 +104,7 @@ def _time_s(n: int) -> float:
 
 
 def test_one_run_moves_predictions_nearly_all_the_way() -> None:
-    anchored = WEIGHTS.predict(KERNEL, n=77).anchored(({"n": 1000}, 2 * _time_s(1000)))
+    anchored = WEIGHTS.predict(KERNEL, n=77).anchor(({"n": 1000}, 2 * _time_s(1000)))
     # 0.25 / (0.25 + 0.01) of the logarithm
     assert anchored.time_s == pytest.approx(2 ** (0.25 / 0.26) * _time_s(77))
 
@@ -120,7 +120,7 @@ def test_more_runs_move_further_and_narrow_the_interval() -> None:
 
 def test_interval_and_breakdown_follow() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000, level=0.9)
-    prediction = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
+    prediction = plain.anchor(({"n": 1000}, 2 * float(plain.time_s)))
     ends, plain_ends = np.array(prediction.interval_s), np.array(plain.interval_s)
     assert np.log(ends / prediction.time_s) == pytest.approx(
         SHRINK * np.log(plain_ends / plain.time_s)
@@ -134,17 +134,17 @@ def test_options_of_predictions_hold_for_anchored_ones() -> None:
     elsewhere = make_device(slug="pocl-other", name="other")
     options: dict[str, Any] = {"device": elsewhere, "force": True, "incomplete_ok": True}
     plain = countperf.predict(lacking, {"n": 1000}, weights=WEIGHTS, level=0.9, **options)
-    anchored = plain.anchored(({"n": 1000}, 2 * float(plain.time_s)))
+    anchored = plain.anchor(({"n": 1000}, 2 * float(plain.time_s)))
     assert (anchored.device, anchored.missing) == ("pocl-other", ("flop.div.f32",))
     assert (anchored.interval_level, anchored.interval_s) == (0.9, None)
     assert {caveat.name for caveat in anchored.caveats} == {"complete", "device"}
-    again = anchored.anchored(({"n": 1000}, 2 * float(plain.time_s)))
+    again = anchored.anchor(({"n": 1000}, 2 * float(plain.time_s)))
     assert (again.time_s, again.caveats) == (anchored.time_s, anchored.caveats)
 
 
 def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> None:
     plain = WEIGHTS.predict(KERNEL, n=1000)
-    anchored = plain.anchored(({"n": 1000}, 80 * float(plain.time_s)))
+    anchored = plain.anchor(({"n": 1000}, 80 * float(plain.time_s)))
     parts = explain_prediction(anchored).parts
     assert sum(part.part_s for part in parts) == pytest.approx(anchored.time_s)
     weighed = [(part.count, part.weight, part.part_s) for part in parts if part.weight]
@@ -156,8 +156,8 @@ def test_explained_parts_of_anchored_predictions_are_counts_times_weights() -> N
 
 def test_arrays_are_corrected_too() -> None:
     runs = ({"n": 10}, 1e-5), ({"n": 20}, 1e-5)
-    times: Any = WEIGHTS.predict(KERNEL, n=np.array([5, 50])).anchored(*runs).time_s
-    assert times[1] == pytest.approx(WEIGHTS.predict(KERNEL, n=50).anchored(*runs).time_s)
+    times: Any = WEIGHTS.predict(KERNEL, n=np.array([5, 50])).anchor(*runs).time_s
+    assert times[1] == pytest.approx(WEIGHTS.predict(KERNEL, n=50).anchor(*runs).time_s)
 
 
 def test_a_kernel_with_its_own_factor_is_found_within_the_stated_scatter() -> None:
@@ -193,4 +193,4 @@ NEGATIVE = make_weights({"flop.add.f32": -1e-9, "launches": 1e-12}, quality=QUAL
 )
 def test_refusals(weights: WeightSet, runs: list[Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        weights.predict_counts(KERNEL, {"n": 7}).anchored(*runs)
+        weights.predict_counts(KERNEL, {"n": 7}).anchor(*runs)

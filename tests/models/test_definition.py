@@ -20,7 +20,7 @@ from countperf.errors import CountingError, DocumentError, ExpressionError, Para
 from countperf.models import definition
 from countperf.models.definition import FeatureSpec, ModelDefinition, parse, property_of
 from countperf.models.function import ModelFunction, model_inputs
-from countperf.models.shipped import LINEAR, load_fitted_model, structural
+from countperf.models.shipped import LINEAR, load_fitted_model, make_structural_model
 from countperf.models.weights import read_vector
 from tests.models.builders import make_weights, sum_model
 
@@ -196,7 +196,7 @@ def test_negligible_features_are_ignored_and_others_of_their_pattern_charged() -
 
 
 def test_a_property_that_a_formula_needs_may_be_without_a_weight_of_its_own() -> None:
-    model = structural(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
+    model = make_structural_model(ExecutionPolicy(units=2), memory=load_hierarchy("amd-zen4"))
     fewer = model.model_copy(update={"negligible": ("bytes.group.load.dense",)})
     counts = {"bytes.group.load.dense": 1 << 30, "bytes.kernel.load": 1 << 30, "groups": 4}
     values = model_inputs(fewer, counts).values

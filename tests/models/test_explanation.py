@@ -16,7 +16,7 @@ from countperf.models.definition import ModelDefinition
 from countperf.models.explanation import rate_of, unit_of, weights_table
 from countperf.models.function import IndistinguishableGroup
 from countperf.models.library import load_weights
-from countperf.models.shipped import structural
+from countperf.models.shipped import make_structural_model
 from countperf.models.weights import WeightSet
 from countperf.text import format_quantity
 from tests.models.builders import make_weight, make_weights, sum_model
@@ -153,7 +153,7 @@ def test_arrays_of_sizes_are_refused() -> None:
 def test_rates_of_shares_are_of_the_whole(
     feature: str, value_s: float, rate: str, unit: str
 ) -> None:
-    model = structural(ExecutionPolicy())
+    model = make_structural_model(ExecutionPolicy())
     weight = make_weight("groups" if feature in model.derived else feature, value_s)
     if feature in model.derived:
         weight = weight.model_copy(update={"feature": feature, "unit": "unit"})

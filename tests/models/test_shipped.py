@@ -16,7 +16,7 @@ from countperf.counting.structure.issue import ExecutionPolicy, Serving, Unit, a
 from countperf.devices.parameters import load_device
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import list_fits, load_weights
-from countperf.models.shipped import LINEAR, POLICIES, policy_on, structural
+from countperf.models.shipped import LINEAR, POLICIES, make_structural_model, policy_on
 from measurement_kernels.catalog import entry
 from tests.counting import test_stevens2016_table2
 from tests.counting.test_stevens2016_table2 import KERNELS, paper_counts, printed_rows
@@ -37,7 +37,9 @@ COUNTS = {
 
 
 def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
-    inputs = model_inputs(model := structural(ExecutionPolicy(units=2)), {**COUNTS, "groups": 3})
+    inputs = model_inputs(
+        model := make_structural_model(ExecutionPolicy(units=2)), {**COUNTS, "groups": 3}
+    )
     function = ModelFunction(model=model, columns=tuple(inputs.values))
     values = np.array(list(inputs.values.values()))
     # 20 accesses of vectors and 5 that lead to other lines, of which 5 come back too late
@@ -46,7 +48,7 @@ def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
 
 
 def test_everything_issued_is_charged_under_its_own_name() -> None:
-    features = structural(ExecutionPolicy()).features
+    features = make_structural_model(ExecutionPolicy()).features
     kinds = [*get_args(issue.IssuedEvents), *(f"gmem.load.{way}" for way in get_args(Serving))]
     kinds += [f"lmem.load.{way}" for way in get_args(Serving)]
     names = [f"issue.{unit}.{kind}" for unit, kind in product(get_args(Unit), kinds)]
@@ -69,12 +71,12 @@ def test_what_is_issued_stays_as_it_is(step: str) -> None:
 
 def test_the_name_is_short_and_the_description_says_the_policy() -> None:
     policy = ExecutionPolicy(width=8, units=2)
-    assert structural(policy).name == "structural"
-    assert policy.text in structural(policy).description
+    assert make_structural_model(policy).name == "structural"
+    assert policy.text in make_structural_model(policy).description
 
 
 def test_values_that_wait_at_barriers_are_overhead() -> None:
-    overhead = structural(ExecutionPolicy(width=8)).term_features["overhead"]
+    overhead = make_structural_model(ExecutionPolicy(width=8)).term_features["overhead"]
     for name in ("issue.scalar.live_across_barrier", "issue.vector.live_across_barrier"):
         assert overhead.feature_of(name) == name
 

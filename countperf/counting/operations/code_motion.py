@@ -209,7 +209,8 @@ class _Uses:
     def _is_movable(self, instruction: Any) -> bool:
         if not isinstance(instruction, lp.Assignment) or instruction.predicates:
             return False
-        temporaries, target = self.kernel.temporary_variables, instruction.assignee
+        temporaries = self.kernel.temporary_variables
+        target: Any = instruction.assignee
         is_scalar = isinstance(target, p.Variable) and target.name in temporaries
         return is_scalar and not self._touches([target.name])
 

@@ -136,7 +136,7 @@ class CompiledCounter(SourceCounter):
                 result = super().tally(instruction)
                 self._assign(instruction)
             except CountingError:
-                self._values.assign(programs.written_by(self.kernel, instruction))
+                self._values.assign(programs.find_written(self.kernel, instruction))
                 raise
         return result
 
@@ -169,7 +169,7 @@ class CompiledCounter(SourceCounter):
             self._pass(self._position.events)
             if reached != instruction.id:
                 skipped = self.kernel.id_to_insn[reached]
-                self._values.assign(programs.written_by(self.kernel, skipped))
+                self._values.assign(programs.find_written(self.kernel, skipped))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
     def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
@@ -189,7 +189,7 @@ class CompiledCounter(SourceCounter):
         point = self._point
         region = self._straight_region(self._position.regions)
         source, is_certain = self._value, not point.guards or instruction.id in self._sunk
-        self._values.assign(programs.written_by(self.kernel, instruction))
+        self._values.assign(programs.find_written(self.kernel, instruction))
         for assignee, name in zip(instruction.assignees, names, strict=True):
             if self._address_space(self._variable(name)) is not None:
                 stored = self._load_value(name, list_subscripts(assignee))

@@ -32,7 +32,7 @@ from countperf.models.fitting.design import Design, Estimate, Observation
 from countperf.models.fitting.solve import LogPrior, Matrix, Recipe, Vector
 from countperf.models.function import Calibration, Coverage
 from countperf.models.metrics import factor_between
-from countperf.steps import stepped
+from countperf.steps import step_through
 
 NOISE = 0.1
 """Variance of what a kernel's logarithm has of its own, as a share of what similar ones share."""
@@ -233,7 +233,7 @@ def leave_out(
 ) -> dict[Group, LeftOut]:
     """Predict groups of families, each by a fit of the others."""
     left_out: dict[Group, LeftOut] = {}
-    for group in stepped(groups, "leaving out families"):
+    for group in step_through(groups, "leaving out families"):
         inside = np.isin(labels, group)
         times = np.full(int(inside.sum()), np.nan)
         predicted_s = np.empty(0)

@@ -25,7 +25,13 @@ from countperf.models.fitting.fit_model import FitResult, fit
 from countperf.models.function import model_inputs
 from countperf.models.library import find_fit, load_weights, short_name
 from countperf.models.metrics import evaluate, evaluate_ranking
-from countperf.models.shipped import ORDERS, Order, compiled, load_fitted_model, structural
+from countperf.models.shipped import (
+    ORDERS,
+    Order,
+    load_fitted_model,
+    make_compiled_model,
+    make_structural_model,
+)
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import MadeUpKernel, measure
 
@@ -81,7 +87,7 @@ def changed(concerned: Callable[[Measurement], bool], **changes: Any) -> Measure
 
 @cache
 def weights() -> WeightSet:
-    return fit(measured(), model=compiled(), correct=False).weights
+    return fit(measured(), model=make_compiled_model(), correct=False).weights
 
 
 def fit_model(some: MeasurementSet, name: str = "compiled") -> FitResult:
@@ -110,7 +116,7 @@ def test_groups_that_data_decides_are_told() -> None:
 
 
 def test_instructions_tell_what_counts_do_not() -> None:
-    plain = fit(measured(), model=structural(POLICY), correct=False)
+    plain = fit(measured(), model=make_structural_model(POLICY), correct=False)
     quality, other = weights().quality, plain.weights.quality
     assert quality is not None
     assert other is not None
@@ -140,7 +146,7 @@ def test_without_code_there_is_no_prediction() -> None:
 
 
 def test_other_models_leave_code_alone() -> None:
-    plain = fit(measured(), model=structural(POLICY), correct=False).weights
+    plain = fit(measured(), model=make_structural_model(POLICY), correct=False).weights
     with_it, without = (plain.predict(v, n=64) for v in (with_its_code(), vector()))
     assert with_it.time_s == without.time_s
     assert with_it.complete
@@ -149,7 +155,7 @@ def test_other_models_leave_code_alone() -> None:
 
 def test_cases_without_code_are_left_out() -> None:
     some = changed(lambda m: m.family == "f1", code=None)
-    fitted = fit(some, model=compiled(), correct=False)
+    fitted = fit(some, model=make_compiled_model(), correct=False)
     assert {case.family for case in fitted.observations} == {"f0", "f2", "f3", "f4", "f5"}
     judged = some.select(lambda m: m.family in ("f1", "f2"))
     cases = evaluate(weights(), judged).cases
@@ -170,7 +176,7 @@ def test_code_read_without_the_cycles_that_are_charged_is_refused() -> None:
         some, measurements=tuple(m.model_copy(update={"purpose": "variant"}) for m in some)
     )
     with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
-        fit(some, model=compiled(), correct=False)
+        fit(some, model=make_compiled_model(), correct=False)
     with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
         evaluate(weights(), variant)
     with pytest.raises(PredictionError, match=r"case .k23.*read it again"):
@@ -199,11 +205,11 @@ def test_documents_keep_it(tmp_path: Path) -> None:
 
 def test_which_models_there_are() -> None:
     for order, policy in ORDERS.items():
-        model = compiled(order, units=4)
+        model = make_compiled_model(order, units=4)
         assert (model.policy, model.name, model.reads_code) == (policy, "compiled", True)
         assert "rounds" in model.expression
-    assert "rounds" not in compiled().expression
-    charged = [feature for term in compiled().terms.values() for feature in term.charged]
+    assert "rounds" not in make_compiled_model().expression
+    charged = [feature for term in make_compiled_model().terms.values() for feature in term.charged]
     assert len(charged) == len(set(charged)) <= 50
 
 
@@ -217,7 +223,7 @@ def test_no_policy_guesses_instructions() -> None:
         **{"code.cycles_throughput": 600, "code.sqrt_f32_vector": 7, "code.sqrt_f64_scalar": 5},
         **{"groups": 3, "launches": 1},
     }
-    inputs = model_inputs(compiled(units=2), counts)
+    inputs = model_inputs(make_compiled_model(units=2), counts)
     values = {feature: value for (_, feature), value in inputs.values.items()}
     assert values["waiting_cycles"] == 300
     assert values["square_roots"] == 12
@@ -249,7 +255,7 @@ def test_instructions_that_cycles_stand_for_are_ignored() -> None:
 def test_cases_that_no_processor_can_execute_are_left_out() -> None:
     impossible = {**(measured().measurements[0].code or {}), "code.all": 10**17}
     lines = changed(lambda m: m.kernel == "k11", code=impossible)
-    fitted = fit(lines, model=compiled(), correct=False)
+    fitted = fit(lines, model=make_compiled_model(), correct=False)
     kernels = {case.kernel for case in fitted.observations}
     assert "k11" not in kernels
     assert len(kernels) == FAMILIES * EACH - 1
@@ -258,7 +264,9 @@ def test_cases_that_no_processor_can_execute_are_left_out() -> None:
 @pytest.mark.parametrize(("mebibytes", "in_l2", "beyond_llc"), [(48, 1 / 48, 0.5), (24, 1 / 24, 0)])
 def test_memory_hides_work_beyond_l2(mebibytes: int, in_l2: float, beyond_llc: float) -> None:
     size = mebibytes << 20
-    model = compiled(memory=load_hierarchy("amd-zen4"))  # 1 MiB of L2, 24 of 32 MiB of L3
+    model = make_compiled_model(
+        memory=load_hierarchy("amd-zen4")
+    )  # 1 MiB of L2, 24 of 32 MiB of L3
     counts = {
         **{"bytes.kernel.load": size, "bytes.group.load.dense": 3 * size, "code.cycles_loop": 4800},
         **{"groups": 96, "launches": 1},
@@ -281,7 +289,7 @@ def judged() -> MeasurementSet:
 @pytest.fixture
 def stored(tmp_path: Path) -> str:
     """A folder of fits whose default is the structural model, as of those that ship."""
-    plain = fit(measured(), model=structural(POLICY), correct=False).weights
+    plain = fit(measured(), model=make_structural_model(POLICY), correct=False).weights
     plain.write_file(tmp_path / "weights.json")
     weights().write_file(tmp_path / "compiled.json")
     return str(tmp_path)

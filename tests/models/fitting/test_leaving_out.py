@@ -41,7 +41,7 @@ from countperf.models.fitting.leaving_out import (
 from countperf.models.library import load_weights
 from countperf.models.metrics import Evaluation, evaluate
 from countperf.models.predictions import CORRECTION
-from countperf.models.shipped import LINEAR, load_fitted_model, structural
+from countperf.models.shipped import LINEAR, load_fitted_model, make_structural_model
 from countperf.models.weights import WeightSet
 from tests.models.fitting.builders import (
     KERNELS,
@@ -266,7 +266,7 @@ LOAD = "site.free.flat.256x1.gmem.load.32.next"
 STORE = "site.free.flat.256x1.gmem.store.32.next"
 FEATURES = FeatureSpec(charged=(ADD, LOAD, STORE, "groups", "launches"))
 WEIGHTS = {ADD: 4e-11, LOAD: 3e-11, STORE: 6e-11, "groups": 1e-8, "launches": 4e-6}
-MODEL = structural(ExecutionPolicy(width=8, vectorized="flat"))
+MODEL = make_structural_model(ExecutionPolicy(width=8, vectorized="flat"))
 FAMILIES, EACH = 6, 5
 NUMBER = FAMILIES * EACH
 
@@ -419,7 +419,7 @@ def test_arrays_and_compiled_functions_give_the_same_times() -> None:
 def test_anchors_correct_what_is_left() -> None:
     made = weights().predict(NEW, n=64)
     time_s = 1.25 * float(weights().predict(NEW, n=1024).time_s)
-    assert 1.0 < made.anchored(({"n": 1024}, time_s)).time_s / made.time_s <= 1.25
+    assert 1.0 < made.anchor(({"n": 1024}, time_s)).time_s / made.time_s <= 1.25
 
 
 def test_a_document_keeps_it(tmp_path: Path) -> None:
