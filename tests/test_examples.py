@@ -54,6 +54,21 @@ def test_points_of_the_shortest_paths_follow_equation_7() -> None:
     assert point.time_s == pytest.approx(13 * steps / 1.401e9, rel=1e-12)
 
 
+def test_the_example_kernel_by_every_variant_and_its_profile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(EXAMPLES / "example_kernel_cycles.py")
+    monkeypatch.setattr(sys, "argv", [path, "4"])
+    runpy.run_path(path, run_name="__main__")
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[-4:] == ["1", "2", "3", "4"]
+    found = {row[:36].strip(): row[36:].split() for row in rows[:15]}
+    assert found["wfg-first_fix"] == ["24.0", "18.7", "20.0", "24.0"]
+    assert found["pipeline-gto"] == ["25.0", "27.0", "29.0", "31.0"]
+    assert rows[-3] == "31 cycles, overlap 19%"
+    assert rows[-1].split()[2] == "........00112233...00112233...."
+
+
 @pytest.mark.extra("cluster")
 def test_processes_of_a_cluster_count_while_one_per_device_times() -> None:
     try:

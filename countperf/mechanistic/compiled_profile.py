@@ -54,7 +54,7 @@ from countperf.machine_code.warp_unit import LANES
 from countperf.mechanistic.classes import BARRIER, kernel_class
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
-from countperf.mechanistic.merpsys import critical_path
+from countperf.mechanistic.merpsys import critical_path, issue_slots
 from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
 from countperf.symbolic.point_arrays import Kind
 from countperf.text import ShortRepr
@@ -123,11 +123,14 @@ class SassAnalysis:
 
     def ins_issued(self, *trips: float) -> float:
         """Return the issue slots of a sub-group, without re-issues; one for each pair."""
-        return float(sum(t * (len(s.instructions) - s.pairs) for t, s in self._count_runs(trips)))
+        runs = self._count_runs(trips)
+        pairs = sum(t * s.pairs for t, s in runs)
+        return issue_slots(sum(t * len(s.instructions) for t, s in runs), dual_issued_pairs=pairs)
 
     def apply_to(self, profiled: ProfiledKernel, *trips: float) -> ProfiledKernel:
         """Return a profile with latency bound, core instructions and issue slots of this code."""
         of_code = {n: getattr(self, n)(*trips) for n in ("latency_bound", "ins_cuda", "ins_issued")}
+        of_code["ins_issued"] += profiled.profile.reissues
         return replace(profiled, profile=replace(profiled.profile, **of_code))
 
     def _count_runs(self, trips: Sequence[float]) -> list[tuple[float, SassSegment]]:

@@ -12,8 +12,8 @@ estimated over estimated); ``lambda_c`` solves Eq. (4.6) exactly, with the start
 the text divides estimated by measured. Slots saved by issuing two instructions at once count as
 often as their loop runs (the text counts such a pair inside the loop once). What a profile does not
 state is derived: the latency bound is the time of one sub-group alone; ``ins_cuda`` are its
-computations, ``ins_issued`` all its instructions, with none issued twice or in pairs; the bytes are
-those of its memory instructions; and the peak of global memory is ``bandwidth_byte_per_s`` where
+computations, ``ins_issued`` the `issue_slots` of all its instructions; the bytes are those of its
+memory instructions; and the peak of global memory is ``bandwidth_byte_per_s`` where
 the device does not state a memory clock.
 """
 
@@ -42,6 +42,25 @@ def critical_path(num_nodes: int, edges: Iterable[tuple[int, int, float]]) -> fl
     for source, target, cycles in sorted(edges):
         starts[target] = max(starts[target], starts[source] + cycles)
     return max(starts)
+
+
+def issue_slots(executed: float, *, reissues: float = 0.0, dual_issued_pairs: float = 0.0) -> float:
+    """Return the issue slots that executed instructions of a sub-group take.
+
+    Re-issues are further transactions of split accesses and further passes over banks. A pair
+    shares a slot, and counts as often as it runs.
+
+    Examples
+    --------
+    >>> issue_slots(66, dual_issued_pairs=12)
+    54.0
+    """
+    base.check_not_negative(executed, "executed")
+    base.check_not_negative(reissues, "reissues")
+    if 2 * base.check_not_negative(dual_issued_pairs, "dual_issued_pairs") > executed:
+        message = f"dual_issued_pairs is {dual_issued_pairs}, but {executed} make fewer pairs"
+        raise ParameterError(message, parameter="dual_issued_pairs")
+    return executed + reissues - dual_issued_pairs
 
 
 def transfer_time(link: LinkParameters, n_bytes: float) -> float:
@@ -87,7 +106,11 @@ class MerpsysModel(base.MechanisticModel):
         if ins_cuda is None:
             ins_cuda = profile.count_of("compute", device, model=model)
         if ins_issued is None:
-            ins_issued = sum(profile.counts(model=model).values())
+            ins_issued = issue_slots(
+                sum(profile.counts(model=model).values()),
+                reissues=profile.reissues,
+                dual_issued_pairs=profile.dual_issued_pairs,
+            )
         gmem_bytes = profile.gmem_bytes
         if gmem_bytes is None and profile.load_bytes_per_sub_group is not None:
             accesses = profile.count_of("memory", device, model=model)

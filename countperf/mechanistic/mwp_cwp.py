@@ -13,10 +13,10 @@ branches, special function units. The bandwidth bound counts useful bytes, so it
 uncoalesced access. The time jumps where the case changes.
 
 Where this departs from the paper: the second half of the condition of Eq. (23), "or Comp_cycles >
-Mem_cycles", contradicts the paper's own case 5 and is dropped; memory cost follows Eq. (23) with
-MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a whole one; a ``rep`` below 1 is
-raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held below the occupancy, since no
-more sub-groups can fill the memory pipeline.
+Mem_cycles", contradicts the paper's own case 5 and holds with ``case_rule="printed"`` only; memory
+cost follows Eq. (23) with MWP - 1, not Eq. (1) with MWP; a part of a sub-group counts as a whole
+one; a ``rep`` below 1 is raised to 1; nothing is rounded on the way. In MWP-CWP*, MWP is held below
+the occupancy, since no more sub-groups can fill the memory pipeline.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ from countperf.mechanistic.roofline import TwoSubsystems, latency_alone, two_sub
 from countperf.text import extract
 
 Case = Literal["occupancy", "memory", "compute"]
+CaseRule = Literal["text", "printed"]
+"""Condition of the memory case: as case 5 of the text has it, or as printed at Eq. (23)."""
+
 Variant = Literal["published", "corrected"]
 BOUNDS: dict[Case, base.Bound] = {"occupancy": "latency", "memory": "memory", "compute": "compute"}
 """Part of the time that bounds each case."""
@@ -73,7 +76,8 @@ class MwpCwpInputs:
 class MwpCwpCycles:
     """Every quantity of Hong & Kim's model under the paper's name; cycles unless stated."""
 
-    def __init__(self, x: MwpCwpInputs) -> None:
+    def __init__(self, x: MwpCwpInputs, *, case_rule: CaseRule = "text") -> None:
+        self.case_rule = base.check_choice(case_rule, "case_rule", CaseRule)
         alpha_mem = x.alpha_mem_uncoal + x.alpha_mem_coal
         total_insts = x.alpha_comp + alpha_mem
         self.occupancy = x.active_groups * x.sub_groups_per_group  # Eq. (20)
@@ -123,7 +127,8 @@ class MwpCwpCycles:
         waiting = self.comp_p * (self.mwp - 1)
         if self.mwp == self.occupancy and self.cwp == self.occupancy:  # Eq. (22)
             return "occupancy", {"latency": self.mem_cycles, "compute": self.comp_cycles + waiting}
-        if self.cwp >= self.mwp:  # Eq. (23)
+        is_printed_memory = self.case_rule == "printed" and self.comp_cycles > self.mem_cycles
+        if self.cwp >= self.mwp or is_printed_memory:  # Eq. (23)
             memory = self.mem_cycles * self.occupancy / self.mwp
             return "memory", {"memory": memory, "compute": waiting}
         # Eq. (24)
@@ -156,6 +161,8 @@ class MwpCwpModel(base.MechanisticModel):
     name: ClassVar[str] = "mwp-cwp"
     charges: ClassVar[frozenset[str]] = frozenset({"barriers"})
 
+    case_rule: CaseRule = "text"
+
     def inputs(self, kernel: base.ProfiledKernel) -> MwpCwpInputs:
         """Collect the model's parameters."""
         device, model, profile = self.device, self.model, kernel.profile
@@ -183,7 +190,7 @@ class MwpCwpModel(base.MechanisticModel):
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""
         inputs = self.inputs(kernel)
-        cycles = MwpCwpCycles(inputs)
+        cycles = MwpCwpCycles(inputs, case_rule=self.case_rule)
         return base.TimeEstimate(
             time_s=cycles.exec_cycles_with_synch / inputs.clock_hz,
             bound=BOUNDS[cycles.case],

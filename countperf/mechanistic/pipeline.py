@@ -3,23 +3,25 @@ r"""The pipeline model: sub-groups of one compute unit, simulated.
 Source: Lemeire, Cornelis & Konstantinidis, sections 3 to 6. Every subsystem is a pipeline that
 starts one instruction per ``cpi`` cycles and delivers after ``latency``; a valve limits the starts
 per cycle over all subsystems; sub-groups live in groups and meet at barriers. The source names
-neither scheduler nor issue order; these rules reproduce what it says of its example:
+neither scheduler nor issue order; the defaults, ``rr`` and in order, reproduce what it says of its
+example:
 
 1. Sub-groups are ordered by (number of the group in launch order, index in the group).
 2. A barrier waits for all earlier instructions of its sub-group; all later ones wait for it.
-3. An instruction is ready when its sub-group has started, the results it uses are there, and
-   the instruction before it has started.
+3. An instruction is ready when its sub-group has started, the results it uses are there, and, in
+   order, the instruction before it has started. In any order (section 4.1), only results count.
 4. It can start when it is ready, its subsystem is free, and the valve is open. Of several, that of
-   the next sub-group after the last one that started an instruction does.
+   the first sub-group does (``oldest``); of the last one that started an instruction, if it can
+   (``gto``); or of the next one after that (``rr``). Within a sub-group, the first instruction.
 5. When it starts at t, its subsystem is free again at t + cpi, the valve opens at t + 1/issue
    limit, and its result is there at t + latency.
 6. The n-th barriers of a group complete ``latency`` after the last of them has started.
-7. A group ends with its last result; its slot launches the next group then.
+7. A group ends with its last result; its slot launches the next group a launch latency later.
    Launches come before starts at the same time.
 
 All times are exact: they are counted in ticks, the largest unit of which all costs are multiples
 (costs are first rounded to fractions with a denominator of at most a million). Of many groups, two
-waves are simulated; the rate of the second holds for the rest.
+full waves and the partial one are simulated; the rate of the second holds for the rest.
 """
 
 from __future__ import annotations
@@ -27,16 +29,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from heapq import heappop, heappush
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from countperf.devices.parameters import InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
+
+Scheduler = Literal["rr", "gto", "oldest"]
+"""Round robin, greedy then oldest, oldest first."""
+
+IssueOrder = Literal["in_order", "any"]
+"""Order of the instructions of a sub-group: that of the program, or that of the dependencies."""
 
 _DENOMINATOR = 10**6
 _KINDS: tuple[base.Bound, ...] = ("compute", "memory", "barrier", "issue")
@@ -54,8 +62,15 @@ class Workload:
     concurrent_groups: int = 1
     total_groups: int | None = None  # groups to execute
     issue_limit: float | None = None  # starts per cycle over all subsystems
+    scheduler: Scheduler = "rr"
+    issue_order: IssueOrder = "in_order"
+    # cycles from the end of a group to the start of the next one in its place
+    group_launch_latency: float = 0.0
 
     def __post_init__(self) -> None:
+        base.check_choice(self.scheduler, "scheduler", Scheduler)
+        base.check_choice(self.issue_order, "issue_order", IssueOrder)
+        base.check_not_negative(self.group_launch_latency, "group_launch_latency")
         if len(self.programs) not in (1, self.sub_groups_per_group):
             message = (
                 f"{len(self.programs)} programs for {self.sub_groups_per_group} sub-groups of a"
@@ -86,6 +101,7 @@ class _Program(NamedTuple):
     latency: list[int]
     barrier: list[bool]
     waits: list[tuple[int, ...]]  # results used, with those implied by barriers
+    users: list[list[int]]  # instructions that wait for each result
 
 
 def _waits(
@@ -103,10 +119,28 @@ def _waits(
     return waits
 
 
+def _users(waits: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    users: list[list[int]] = [[] for _ in waits]
+    for node, used in enumerate(waits):
+        for index in used:
+            users[index].append(node)
+    return users
+
+
+class Start(NamedTuple):
+    """Start of an instruction: a line of an execution profile (Lemeire et al., Figs. 8, 9)."""
+
+    time: float  # cycles
+    subsystem: str
+    group: int  # its number in launch order, and the index of the sub-group in it
+    sub_group: int
+    node: int  # position of the instruction in its program
+
+
 class Simulation:
     """A simulation of the sub-groups of one compute unit; times in ticks until it has run."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, *, record: bool = False) -> None:
         used = {name: workload.classes[name] for graph in workload.programs for name in graph.nodes}
         costs = {name: (_fraction(c.cpi), _fraction(c.known_latency)) for name, c in used.items()}
         for name, (cpi, _) in costs.items():
@@ -115,7 +149,8 @@ class Simulation:
                 raise DeviceParameterError(message, field=f"classes.{name}.cpi")
         limit = workload.issue_limit
         valve = Fraction(0) if limit is None else 1 / _fraction(limit)
-        fractions = [valve, *(part for pair in costs.values() for part in pair)]
+        launch = _fraction(workload.group_launch_latency)
+        fractions = [valve, launch, *(part for pair in costs.values() for part in pair)]
         scale = math.lcm(*(part.denominator for part in fractions))  # ticks of a cycle
         self.subsystems = sorted({cost.subsystem for cost in used.values()})
         self.programs = [
@@ -125,29 +160,38 @@ class Simulation:
                 cpi=[int(costs[name][0] * scale) for name in graph.nodes],
                 latency=[int(costs[name][1] * scale) for name in graph.nodes],
                 barrier=[used[name].kind == "barrier" for name in graph.nodes],
-                waits=_waits(graph, used),
+                waits=(waits := _waits(graph, used)),
+                users=_users(waits),
             )
             for graph in workload.programs
         ]
         self.size, self.groups = workload.sub_groups_per_group, workload.groups
         if len(self.programs) == 1:
             self.programs *= self.size
-        self.valve_gap = int(valve * scale)
+        self.scheduler, self.is_in_order = workload.scheduler, workload.issue_order == "in_order"
+        self.valve_gap, self.launch_gap = int(valve * scale), int(launch * scale)
         self.each_group = sum(len(program.cpi) for program in self.programs)
         self.now = self.valve = self.end = self.launched = 0
         self.last = -1
         self.to_start = self.each_group * self.groups
         self.free = [0] * len(self.subsystems)
-        self.ready: list[list[int]] = [[] for _ in self.free]  # sub-groups in order, by subsystem
-        # times at which sub-groups are ready, and the class whose result they wait for
-        self.wakes: list[tuple[int, int, str]] = []
+        # sub-groups and instructions in order, by subsystem
+        self.ready: list[list[tuple[int, int]]] = [[] for _ in self.free]
+        # times at which instructions are ready, and the class whose result they wait for
+        self.wakes: list[tuple[int, int, int, str]] = []
+        self.starts: list[tuple[int, int, int, int]] | None = [] if record else None
+        # ticks in which a subsystem is occupied, and two are; until when they are by now
+        self.covered_once = self.covered_twice = 0
+        self.reach = 0, 0
         self.slots = [(0, "")] * min(workload.concurrent_groups, self.groups)
         self.left = [self.each_group] * self.groups
         self.ends = [(0, "")] * self.groups  # last result of a group, and its class
         self.stalled: Counter[str] = Counter()
-        self.arrived: dict[int, list[int]] = {}  # sub-groups that wait at a barrier, by group
-        # results of each sub-group: when they are there, and None where a barrier is open
-        self.finish: dict[int, list[int | None]] = {}
+        self.arrived: dict[int, list[tuple[int, int]]] = {}  # barriers that wait, by group
+        # of each sub-group's instructions: conditions that do not hold yet, and when the last of
+        # the others held with the instruction whose result it is
+        self.unmet: dict[int, list[int]] = {}
+        self.met: dict[int, list[tuple[int, int]]] = {}
 
         self._run()
         self.cycles = self.end / scale  # end of the last group, with the drain of the pipelines
@@ -162,6 +206,13 @@ class Simulation:
             name: self.groups * busy[number] / max(self.end, 1)
             for number, name in enumerate(self.subsystems)
         }
+        # share of the cycles with an occupied subsystem in which two or more were (section 5.3)
+        self.overlap = self.covered_twice / self.covered_once
+        # the execution profile, if it is recorded
+        self.profile = [
+            Start(time / scale, self.subsystems[unit], *divmod(number, self.size), node)
+            for time, unit, number, node in self.starts or ()
+        ]
         # cycles between starts of instructions in which no sub-group was ready, by the class of
         # the instruction whose result the next one waited for
         self.stalls = {name: ticks / scale for name, ticks in self.stalled.items()}
@@ -174,9 +225,8 @@ class Simulation:
         while self.to_start:
             self._launch_groups()
             while self.wakes and self.wakes[0][0] <= self.now:
-                _, number, _ = heappop(self.wakes)
-                unit = self.programs[number % self.size].unit[len(self.finish[number])]
-                insort(self.ready[unit], number)
+                _, number, node, _ = heappop(self.wakes)
+                insort(self.ready[self.programs[number % self.size].unit[node]], (number, node))
             chosen = self._choose() if self.valve <= self.now else None
             if chosen is None:
                 self._pass_to_next_event()
@@ -189,17 +239,26 @@ class Simulation:
         while self.launched < self.groups and self.slots and self.slots[0][0] <= self.now:
             start, cause = heappop(self.slots)
             for number in range(self.launched * self.size, (self.launched + 1) * self.size):
-                self.finish[number] = []
-                heappush(self.wakes, (start, number, cause))
+                waits = self.programs[number % self.size].waits
+                # in order, an instruction waits for the start of the one before it, too
+                unmet = [len(used) + (self.is_in_order and i > 0) for i, used in enumerate(waits)]
+                self.unmet[number], self.met[number] = unmet, [(start, -1)] * len(waits)
+                for node, number_unmet in enumerate(unmet):
+                    if not number_unmet:
+                        heappush(self.wakes, (start, number, node, cause))
             self.launched += 1
 
-    def _choose(self) -> tuple[int, int] | None:
-        """Return the sub-group and the subsystem of what starts now, if anything can."""
-        best: tuple[bool, int, int] | None = None
+    def _choose(self) -> tuple[int, int, int] | None:
+        """Return the sub-group, instruction and subsystem that start now, if any can."""
+        best: tuple[bool, int, int, int] | None = None
+        wanted = {"rr": self.last + 1, "gto": self.last, "oldest": 0}[self.scheduler]
         for unit, waiting in enumerate(self.ready):
             if waiting and self.free[unit] <= self.now:
-                number = waiting[bisect_left(waiting, self.last + 1) % len(waiting)]
-                key = (number <= self.last, number, unit)
+                number, node = waiting[bisect_left(waiting, (wanted, 0)) % len(waiting)]
+                if self.scheduler == "gto" and number != wanted:
+                    number, node = waiting[0]
+                is_second = number != wanted if self.scheduler == "gto" else number < wanted
+                key = (is_second, number, node, unit)
                 best = key if best is None else min(best, key)
         return None if best is None else best[1:]
 
@@ -211,7 +270,7 @@ class Simulation:
         ]
         is_stalled = not events
         if self.wakes:
-            events.append((self.wakes[0][0], self.wakes[0][2]))
+            events.append((self.wakes[0][0], self.wakes[0][3]))
         if self.launched < self.groups and self.slots:
             events.append(self.slots[0])
         then, cause = min(events)
@@ -219,50 +278,58 @@ class Simulation:
             self.stalled[cause] += then - self.now
         self.now = then
 
-    def _start(self, number: int, unit: int) -> None:
+    def _start(self, number: int, node: int, unit: int) -> None:
         program, group = self.programs[number % self.size], number // self.size
-        finish = self.finish[number]
-        node = len(finish)
-        self.ready[unit].remove(number)
+        self.ready[unit].remove((number, node))
         self.last = number
-        self.free[unit], self.valve = self.now + program.cpi[node], self.now + self.valve_gap
+        self._occupy(unit, self.now + program.cpi[node])
+        if self.starts is not None:
+            self.starts.append((self.now, unit, number, node))
         self.to_start -= 1
         self.left[group] -= 1
-        woken = [number]
+        if self.is_in_order and node + 1 < len(program.cpi):
+            self._meet(number, node + 1, self.now, -1)
         if not program.barrier[node]:
-            end = self.now + program.latency[node]
-            finish.append(end)
-            self.ends[group] = max(self.ends[group], (end, program.name[node]))
+            self._deliver(number, node)
         else:
-            finish.append(None)
             arrived = self.arrived.setdefault(group, [])
-            arrived.append(number)
+            arrived.append((number, node))
             if len(arrived) == self.size:
-                woken = self.arrived.pop(group)
-                for other in woken:
-                    results = self.finish[other]
-                    latency = self.programs[other % self.size].latency[len(results) - 1]
-                    results[-1] = end = self.now + latency
-                    self.ends[group] = max(self.ends[group], (end, program.name[node]))
+                for other, place in self.arrived.pop(group):
+                    self._deliver(other, place)
         if not self.left[group]:
-            self.end = max(self.end, self.ends[group][0])
-            heappush(self.slots, self.ends[group])
+            end, cause = self.ends[group]
+            self.end = max(self.end, end)
+            heappush(self.slots, (end + self.launch_gap, cause))
             for other in range(group * self.size, (group + 1) * self.size):
-                del self.finish[other]
-            return
-        for other in woken:
-            self._wake(other)
+                del self.unmet[other], self.met[other]
 
-    def _wake(self, number: int) -> None:
-        """Note when the next instruction of a sub-group is ready, if that is known."""
-        waits, finish = self.programs[number % self.size].waits, self.finish[number]
-        if len(finish) < len(waits):
-            results = [(finish[index], index) for index in waits[len(finish)]]
-            known = [(result, index) for result, index in results if result is not None]
-            if len(known) == len(results):
-                end, last = max(known, default=(0, 0))
-                cause = self.programs[number % self.size].name[last]
-                heappush(self.wakes, (max(self.now, end), number, cause))
+    def _occupy(self, unit: int, over: int) -> None:
+        """Occupy a subsystem from now on, and sum up when one and when two are occupied."""
+        self.free[unit], self.valve = over, self.now + self.valve_gap
+        once, twice = self.reach
+        both = min(over, once)
+        self.covered_once += max(0, over - max(self.now, once))
+        self.covered_twice += max(0, both - max(self.now, twice))
+        self.reach = max(over, once), max(both, twice)
+
+    def _deliver(self, number: int, node: int) -> None:
+        """Hand the result of an instruction, or of a barrier that is met, to those that use it."""
+        program, group = self.programs[number % self.size], number // self.size
+        end = self.now + program.latency[node]
+        self.ends[group] = max(self.ends[group], (end, program.name[node]))
+        for user in program.users[node]:
+            self._meet(number, user, end, node)
+
+    def _meet(self, number: int, node: int, time: int, source: int) -> None:
+        """Note that one of the conditions of an instruction holds from a time on."""
+        met, unmet = self.met[number], self.unmet[number]
+        met[node] = max(met[node], (time, source))
+        unmet[node] -= 1
+        if not unmet[node]:
+            then, last = met[node]
+            cause = self.programs[number % self.size].name[last] if last >= 0 else ""
+            heappush(self.wakes, (then, number, node, cause))
 
 
 def _fraction(value: float) -> Fraction:
@@ -275,6 +342,15 @@ class PipelineModel(base.MechanisticModel):
 
     name: ClassVar[str] = "pipeline-rr"
     charges: ClassVar[frozenset[str]] = frozenset({"barriers", "divergence"})
+
+    scheduler: Scheduler = "rr"
+    issue_order: IssueOrder = "in_order"
+    group_launch_latency: float = 0.0  # cycles
+
+    @property
+    def model(self) -> str:
+        """``"pipeline-"`` and the scheduler."""
+        return f"pipeline-{self.scheduler}"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch: what is busiest, and the rest as latency."""
@@ -289,6 +365,9 @@ class PipelineModel(base.MechanisticModel):
             concurrent_groups=geometry.concurrent_groups,
             total_groups=geometry.groups_on_compute_unit,
             issue_limit=self.device.issue_limit,
+            scheduler=self.scheduler,
+            issue_order=self.issue_order,
+            group_launch_latency=self.group_launch_latency,
         )
         run, cycles = _simulate_waves(workload)
         repetitions = profile.repetitions(workload.programs)
@@ -303,6 +382,7 @@ class PipelineModel(base.MechanisticModel):
                 "cycles": cycles,
                 "wpc": run.wpc / repetitions,
                 "ipc": run.ipc,
+                "overlap": run.overlap,
                 "occupancy": geometry.occupancy,
                 **{f"fill[{name}]": fill for name, fill in run.fill.items()},
             },
@@ -311,8 +391,10 @@ class PipelineModel(base.MechanisticModel):
 
 
 def _simulate_waves(workload: Workload) -> tuple[Simulation, float]:
-    """Return the simulation of at most two waves of groups, and the cycles of all groups."""
-    few, many = workload.concurrent_groups, 2 * workload.concurrent_groups
+    """Return the simulation of two full waves and the partial one, and the cycles of all groups."""
+    wave = workload.concurrent_groups
+    few = wave + workload.groups % wave
+    many = few + wave
     run = Simulation(replace(workload, total_groups=min(many, workload.groups)))
     if many >= workload.groups:
         return run, run.cycles

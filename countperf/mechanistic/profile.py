@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
@@ -43,6 +43,14 @@ def check_whole(value: int, name: str, *, least: int = 1) -> int:
         raise ParameterError(f"{name} must be a whole number, not {value!r}", parameter=name)
     if value < least:
         raise ParameterError(f"{name} must be at least {least}, not {value}", parameter=name)
+    return value
+
+
+def check_choice(value: str, name: str, choices: Any) -> str:
+    """Return a word that must be one of those of a `Literal`."""
+    if value not in get_args(choices):
+        known = ", ".join(get_args(choices))
+        raise ParameterError(f"{name} must be one of {known}, not {value!r}", parameter=name)
     return value
 
 
@@ -114,6 +122,9 @@ class KernelProfile(ShortRepr):
     ins_cuda: float | None = None
     ins_issued: float | None = None
     latency_bound: float | None = None
+    # of all instructions of a sub-group, those issued again, and pairs issued at once (MERPSYS)
+    reissues: float = 0.0
+    dual_issued_pairs: float = 0.0
     registers_per_work_item: int | None = None  # static resources
     local_bytes_per_group: int | None = None
     # operations, critical path and memory transactions of the whole kernel (TMM)

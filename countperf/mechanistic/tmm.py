@@ -6,8 +6,9 @@ compare` fits a factor.
 
 An operation is a step; scheduling inside a wave is perfect, and the fullest compute unit sets its
 time; waves are synchronous, so that the zigzag of Eq. (3) is an upper bound of the effect. Left
-out: bandwidth (latency only), issue, the mix of instructions. Caching, Eq. (2), is part of the
-count of transactions, and so is not a factor of Eq. (7). Eq. (15) fits a trend to measured times.
+out: bandwidth (latency only), issue, the mix of instructions. Caching is part of the count of
+transactions in Eq. (7); ``caching`` is the factor of Eq. (5) for counts without it. Eq. (15) fits a
+trend to measured times.
 
 Where this departs from the paper: it introduces Q as the number of multiprocessors, yet uses P/Q
 for it throughout; P/Q is read as ``num_compute_units``. Eq. (12) prints the cube of the number of
@@ -38,6 +39,7 @@ class StepBound:
     steps: float  # the largest term
     which: Term  # its name
     scheduling: float = 1.0  # the factor of Eq. (3), of groups that run in waves
+    caching: float = 1.0  # the factor of Eq. (2), of misses
     waves: int = 1  # times that the slots for groups are filled
 
 
@@ -73,6 +75,27 @@ def step_bound(
     return StepBound(steps=terms[which], which=which)
 
 
+def caching_factor(
+    *,
+    hit_rate: float = 1.0,
+    miss_rate: float | None = None,
+    slowdown: float = 1.0,
+    fits_on_chip: bool = False,
+) -> float:
+    r"""Return how much longer an algorithm takes for its cache misses.
+
+    Eq. (2): 1 where the working set fits on the chip, else :math:`r_H + r_M G`; without a rate of
+    misses, :math:`r_M = 1 - r_H`.
+    """
+    misses = 1 - hit_rate if miss_rate is None else miss_rate
+    for name, rate in (("hit_rate", hit_rate), ("miss_rate", misses)):
+        if not 0 <= rate <= 1:
+            raise ParameterError(f"{name} must be in 0 to 1, not {rate}", parameter=name)
+    if base.check_positive(slowdown, "slowdown") < 1:
+        raise ParameterError(f"slowdown must be at least 1, not {slowdown}", parameter="slowdown")
+    return 1.0 if fits_on_chip else hit_rate + misses * slowdown
+
+
 def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: int) -> float:
     r"""Return how much longer a kernel takes because its last wave of groups is not full.
 
@@ -84,18 +107,26 @@ def scheduling_factor(num_groups: int, active_groups: int, num_compute_units: in
 
 
 def compute_scheduled_steps(
-    *, num_groups: int, active_groups: int, num_compute_units: int, **terms: Any
+    *,
+    num_groups: int,
+    active_groups: int,
+    num_compute_units: int,
+    caching: float = 1.0,
+    **terms: Any,
 ) -> StepBound:
     r"""Return the steps of a kernel whose groups run in waves; terms are those of `step_bound`.
 
-    Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`.
+    Eq. (7): :math:`\max(T_1/P, M L / (\mathcal{T} P)) \lceil B_r / W \rceil W / B_r`, times
+    ``caching`` as in Eq. (5).
     """
+    base.check_positive(caching, "caching")
     bound = step_bound(span=0, **terms)
     factor = scheduling_factor(num_groups, active_groups, num_compute_units)
     return replace(
         bound,
-        steps=bound.steps * factor,
+        steps=bound.steps * caching * factor,
         scheduling=factor,
+        caching=caching,
         waves=-(-num_groups // (active_groups * num_compute_units)),
     )
 
@@ -105,6 +136,8 @@ class TmmModel(base.MechanisticModel):
     """TMM's time of a kernel: Eq. (7), a cycle for each step."""
 
     name: ClassVar[str] = "tmm"
+
+    caching: float = 1.0  # the factor of Eq. (2), where the transactions are those without a cache
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""
@@ -123,6 +156,7 @@ class TmmModel(base.MechanisticModel):
             num_groups=kernel.launch.num_groups,
             active_groups=geometry.concurrent_groups,
             num_compute_units=units,
+            caching=self.caching,
             max_work_items_per_core=device.max_work_items_per_core,
         )
         time_s = scheduled.steps / self.constant("clock_hz")

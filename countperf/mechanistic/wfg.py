@@ -23,8 +23,9 @@ from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
 
-Variant = Literal["original", "corrected"]
-"""Exposed memory latency counts for every sub-group, Eq. (36), or (WFG*) once per run, Eq. (42)."""
+Variant = Literal["original", "first_fix", "corrected"]
+"""Exposed memory latency counts for every sub-group, Eq. (36), or once per run, Eq. (41), or once
+without the cycles that hide results of computations (WFG*), Eq. (42)."""
 
 BlockKind = Literal["comp", "mem", "sync"]
 
@@ -62,7 +63,8 @@ class WorkFlowCycles:
     - Eq. (33), (34): :math:`trans_{mem} = \max(\lambda^{ins}_{mem}, \lambda_{mem} - \sum trans_i /
       \alpha_{mem})`,
     - Eq. (35): :math:`NBC = cyc_{comp} / (\alpha_{mem} + \alpha_{sync} + 1)`,
-    - Eq. (36): :math:`exposed = \Lambda_{mem} - (\omega - 1) NBC`,
+    - Eq. (36): :math:`exposed = \Lambda_{mem} - (\omega - 1) NBC`; Eq. (41): that over
+      :math:`\omega`,
     - Eq. (42): :math:`exposed = \Lambda_{mem}/\omega - \max(0, \frac{\omega - 1}{\omega} NBC - n_i
       \Lambda_{comp} / (\omega\, ILP_i))` with :math:`i` the block of computations before.
     """
@@ -75,6 +77,7 @@ class WorkFlowCycles:
         *,
         variant: Variant = "corrected",
     ) -> None:
+        base.check_choice(variant, "variant", Variant)
         mem_issue = costs.cpi_mem_instr  # what a memory instruction takes of the compute pipeline
         if mem_issue is None:
             mem_issue = 0.0 if variant == "corrected" else costs.cpi_comp
@@ -98,6 +101,8 @@ class WorkFlowCycles:
             elif block.kind == "mem":
                 hidden = others * nbc_avg  # of the latency, by other sub-groups
                 exposed = costs.latency_mem - hidden  # Eq. (36)
+                if variant == "first_fix":  # Eq. (41)
+                    exposed /= occupancy
                 if variant == "corrected":  # Eq. (42)
                     spent = (
                         0.0 if before is None else before.count * costs.latency_comp / before.ilp

@@ -19,14 +19,14 @@ from statistics import median
 from typing import Any, Literal, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, NonNegativeInt
 
 from countperf import text
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import PropertyVector, says_group_shape
 from countperf.documents import Document, Interval, Part
-from countperf.errors import CountperfError, FitError
+from countperf.errors import CountperfError, FitError, ParameterError
 from countperf.measuring import PURPOSES as ALL_PURPOSES
 from countperf.measuring import Measurement
 from countperf.measuring.cases import NOISE_DEVIATIONS
@@ -55,7 +55,19 @@ def factor_between(predicted_s: float, measured_s: float) -> float:
 
 def mape(predicted: ArrayLike, measured: ArrayLike) -> float:
     """Return the arithmetic mean of relative errors, as a fraction (Lemeire et al., 6.3)."""
-    return float(np.mean(np.abs(np.subtract(predicted, measured)) / np.asarray(measured)))
+    m = _check_measured(measured)
+    return float(np.mean(np.abs(np.subtract(predicted, m)) / m))
+
+
+def _check_measured(measured: ArrayLike) -> NDArray[np.float64]:
+    """Return what errors are relative to; a value that is not positive has none."""
+    values = np.asarray(measured, np.float64)
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if not values.size or wrong.size:
+        what = f"value {wrong[0]} is {values.flat[wrong[0]]}" if wrong.size else "there is none"
+        message = f"errors are relative to measured values, which must be positive; {what}"
+        raise ParameterError(message, parameter="measured")
+    return values
 
 
 def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float:
@@ -70,7 +82,8 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
     >>> f"{mape_shape([2.0, 3.0, 4.0], [1.0, 1.0, 1.0], [1, 2, 3]):.3f}"  # off by a line
     '0.000'
     """
-    p, m, o = (np.asarray(values, np.float64) for values in (predicted, measured, occupancy))
+    p, o = (np.asarray(values, np.float64) for values in (predicted, occupancy))
+    m = _check_measured(measured)
     line = np.polyval(np.polyfit(o, p - m, 1), o)
     return float(np.mean(np.abs(p - m - line) / m))
 

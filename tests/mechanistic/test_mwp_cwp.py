@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from countperf.errors import ParameterError
 from countperf.mechanistic.mwp_cwp import MwpCwpCycles, MwpCwpModel, MwpCwpRun
 from countperf.mechanistic.profile import KernelProfile, LaunchConfiguration, ProfiledKernel
 from countperf.mechanistic.roofline import TwoSubsystems
@@ -78,6 +79,12 @@ def test_the_other_cases_of_table_2() -> None:
     assert (computing.comp_cycles, computing.mem_cycles) == (1200, 840)
     assert computing.cwp == pytest.approx(1.7, rel=EXACT)
     assert (computing.case, computing.exec_cycles_app) == ("compute", 24420)
+    # which Eq. (23) as printed takes as bound by memory: 840 * 20 / 16.40625 + 150 * 15.40625
+    printed = MwpCwpCycles(replace(TABLE_2, **changes), case_rule="printed")
+    assert printed.case == "memory"
+    assert printed.exec_cycles_app == pytest.approx(1024 + 2310.9375 * 4, rel=EXACT)
+    with pytest.raises(ParameterError, match="case_rule must be one of text, printed"):
+        MwpCwpCycles(TABLE_2, case_rule="x")  # pyright: ignore[reportArgumentType] - refused
     # a single sub-group takes its computations and all its latencies
     changes = {"sub_groups_per_group": 1, "num_groups": 16, "active_groups": 1, "alpha_sync": 0}
     alone = MwpCwpCycles(replace(TABLE_2, **changes))
@@ -206,6 +213,9 @@ def test_the_model_of_a_device_gives_the_time_of_table_2() -> None:
     assert prediction.time_s == pytest.approx(50728.1875e-9, rel=EXACT)
     assert (prediction.bound, prediction.ignored) == ("memory", ())
     assert prediction.breakdown["barrier"] == pytest.approx(12300e-9, rel=EXACT)
+    # Table 2 is bound by memory under either rule
+    printed = replace(MODEL, case_rule="printed").predict(ProfiledKernel(PROFILE, LAUNCH))
+    assert printed.time_s == prediction.time_s
     # fewer groups than compute units keep only those busy
     inputs = MODEL.inputs(ProfiledKernel(PROFILE, replace(LAUNCH, num_groups=3)))
     assert (inputs.num_active_compute_units, inputs.active_groups) == (3, 1)

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from countperf.mechanistic.pipeline import PipelineModel, Simulation, Workload
-from countperf.mechanistic.profile import InstructionGraph, ProfiledKernel
+from countperf.errors import ParameterError
+from countperf.mechanistic.pipeline import (
+    IssueOrder,
+    PipelineModel,
+    Scheduler,
+    Simulation,
+    Workload,
+)
+from countperf.mechanistic.profile import (
+    InstructionGraph,
+    KernelProfile,
+    LaunchConfiguration,
+    ProfiledKernel,
+)
 from countperf.mechanistic.roofline import latency_from_graph
 from tests.mechanistic.builders import (
     EXAMPLE_CLASSES,
@@ -73,13 +86,78 @@ def test_example_kernel() -> None:
     assert Simulation(example(4, issue_limit=1)).cycles == 34
     assert Simulation(example(4, total_groups=12)).cycles == 83
     assert Simulation(example(1, programs=(chain("CMMCCM"),))).cycles == 3 * 4 + 3 * 6
-    ten = Simulation(example(10))
-    assert ten.fill == pytest.approx({"compute": 40 / 58, "memory": 40 / 58})
-    assert ten.wpc == pytest.approx(10 / 58)
     many = example(3, total_groups=700)
     assert Simulation(many).cycles == float(reference(many)[0])
     turned = dict(reversed(list(EXAMPLE_CLASSES.items())))
     assert Simulation(example(5, classes=turned)).cycles == Simulation(example(5)).cycles
+
+
+def _are_without_gap(run: Simulation) -> bool:
+    """Return whether each subsystem starts an instruction as soon as the one before lets it."""
+    times = {name: [s.time for s in run.profile if s.subsystem == name] for name in run.subsystems}
+    cpi = {"compute": 1, "memory": 2}
+    return all({b - a for a, b in pairwise(times[name])} == {cpi[name]} for name in cpi)
+
+
+def test_profiles_of_figures_8_and_9() -> None:
+    one, two, ten = (Simulation(example(n), record=True) for n in (1, 2, 10))
+    assert [start.time for start in one.profile] == [0, 4, 8, 14, 15, 19]
+    assert [(start.time, start.group) for start in two.profile] == [
+        *((0, 0), (1, 1), (4, 0), (5, 1), (8, 0), (10, 1)),
+        *((14, 0), (15, 0), (16, 1), (17, 1), (19, 0), (21, 1)),
+    ]
+    assert (one.overlap, two.overlap) == (0, 0)
+    # at ten, no subsystem is idle but for fill and drain, which are 18 of 58 cycles; it would be
+    # with the other schedulers
+    others = [Simulation(example(10, scheduler=name), record=True) for name in ("gto", "oldest")]
+    assert [_are_without_gap(run) for run in (ten, *others)] == [True, False, False]
+    assert ten.fill == pytest.approx({"compute": 40 / 58, "memory": 40 / 58})
+    assert (ten.wpc, ten.overlap) == pytest.approx((10 / 58, 26 / 54))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "issue_order", "cycles"),
+    [
+        ("oldest", "in_order", [25, 27, 29, 31, 33, 36, 49, 51]),
+        ("gto", "in_order", [25, 27, 29, 31, 33, 36, 49, 51]),
+    ],
+)
+def test_schedulers_and_orders_of_the_example(
+    scheduler: Scheduler, issue_order: IssueOrder, cycles: list[float]
+) -> None:
+    choice: dict[str, Any] = {"scheduler": scheduler, "issue_order": issue_order}
+    found = [Simulation(example(n, **choice)).cycles for n in range(1, 9)]
+    assert found == cycles
+    model = PipelineModel(device=example_device(), **choice)
+    estimate = model.estimate(ProfiledKernel(example_profile(), launch_at(5, num_groups=13 * 5)))
+    assert (model.model, estimate.results["cycles"]) == (f"pipeline-{scheduler}", cycles[4])
+
+
+def test_any_order_starts_what_depends_on_nothing() -> None:
+    # the second computation needs no load: in order it waits for the first one
+    graph = InstructionGraph("MCC", [(0, 1)])
+    orders: tuple[IssueOrder, ...] = ("in_order", "any")
+    for order, starts in zip(orders, ([0, 6, 7], [0, 0, 6]), strict=True):
+        workload = example(1, programs=(graph,), issue_order=order)
+        assert [start.time for start in Simulation(workload, record=True).profile] == starts
+
+
+def test_the_launch_of_a_group_takes_its_latency() -> None:
+    pairs = example(2, sub_groups_per_group=2, total_groups=4, group_launch_latency=10)
+    assert Simulation(pairs).cycles == 70
+    # 25 cycles alone, a group after the other, with Gajger & Czarnul's 150 cycles between them
+    kernel = ProfiledKernel(example_profile(), launch_at(1, num_groups=13 * 2))
+    model = PipelineModel(device=example_device(), group_launch_latency=150)
+    assert model.estimate(kernel).results["cycles"] == 25 + 150 + 25
+
+
+@pytest.mark.parametrize(
+    "changes", [{"scheduler": "lifo"}, {"issue_order": "random"}, {"group_launch_latency": -1}]
+)
+def test_refused_choices(changes: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError) as caught:
+        example(1, **changes)
+    assert caught.value.parameter in changes
 
 
 @pytest.mark.parametrize(
@@ -164,16 +242,36 @@ def workloads(draw: st.DrawFn) -> Workload:
         concurrent_groups=draw(st.integers(1, 3)),
         total_groups=draw(st.sampled_from([None, 1, 5])),
         issue_limit=draw(st.sampled_from([None, 0.5, 1, 1.5])),
+        scheduler=draw(st.sampled_from(get_args(Scheduler))),
+        issue_order=draw(st.sampled_from(get_args(IssueOrder))),
+        group_launch_latency=draw(st.sampled_from([0, 3])),
     )
 
 
 @given(workload=workloads())
 @settings(max_examples=150, deadline=None)
-def test_cycles_are_those_of_the_plain_simulator(workload: Workload) -> None:
+def test_every_start_is_that_of_the_plain_simulator(workload: Workload) -> None:
     end, starts = reference(workload)
-    result = Simulation(workload)
+    result = Simulation(workload, record=True)
     assert result.cycles == float(end)
     assert result.instructions == len(starts)
+    assert [tuple(start) for start in result.profile] == [
+        (float(time), *rest) for time, *rest in starts
+    ]
+    # how many subsystems are occupied between any two events
+    cost = {node: workload.classes[name].cpi for node, name in _names(workload).items()}
+    spans = [(s.time, s.time + cost[s.sub_group, s.node]) for s in result.profile]
+    points = sorted({point for span in spans for point in span})
+    counts = [sum(low <= at < high for low, high in spans) for at in points[:-1]]
+    lengths = [(after - at, k) for (at, after), k in zip(pairwise(points), counts, strict=True)]
+    once, twice = (sum(length for length, k in lengths if k >= least) for least in (1, 2))
+    assert result.overlap * once == pytest.approx(twice)
+
+
+def _names(workload: Workload) -> dict[tuple[int, int], str]:
+    """Return the class of each instruction by sub-group and position."""
+    programs = workload.programs * (workload.sub_groups_per_group // len(workload.programs))
+    return {(s, n): name for s, p in enumerate(programs) for n, name in enumerate(p.nodes)}
 
 
 @pytest.mark.parametrize(
@@ -207,16 +305,17 @@ def test_times_beyond_64_bits_are_simulated() -> None:
     data=st.data(),
     concurrent=st.integers(1, 12),
     limit=st.sampled_from([None, 0.5, 1, 1.5, 4]),
+    scheduler=st.sampled_from(get_args(Scheduler)),
 )
 @settings(max_examples=120, deadline=None)
 def test_one_sub_group_takes_its_latency_and_many_never_beat_volkov(
-    nodes: str, data: st.DataObject, concurrent: int, limit: float | None
+    nodes: str, data: st.DataObject, concurrent: int, limit: float | None, scheduler: Scheduler
 ) -> None:
     pairs = [(i, j) for j in range(len(nodes)) for i in range(j)]
     edges = data.draw(st.lists(st.sampled_from(pairs), max_size=8)) if pairs else []
     graph = InstructionGraph(nodes, edges)
     latency = latency_from_graph(graph, example_device())
-    workload = replace(EXAMPLE, programs=(graph,))
+    workload = replace(EXAMPLE, programs=(graph,), scheduler=scheduler)
     top = 1 / max(nodes.count("C"), 2 * nodes.count("M"))
     assert Simulation(workload).cycles == latency
     many = Simulation(replace(workload, concurrent_groups=concurrent, issue_limit=limit))
@@ -232,8 +331,32 @@ def test_prediction_simulates_the_fullest_compute_unit() -> None:
     assert prediction.results["cycles"] == cycles
     assert prediction.time_s == pytest.approx(cycles / 1.253e9)
     assert prediction.bound == "compute"
-    # two waves stand for many groups
+    # two waves and the partial one stand for many groups
     many = ProfiledKernel(profile=example_profile(), launch=launch_at(16, num_groups=13 * 3000))
     cycles = Simulation(example(16, total_groups=3000)).cycles
     prediction = PipelineModel(device=example_device()).predict(many)
     assert prediction.results["cycles"] == pytest.approx(cycles, rel=0.02)
+
+
+@pytest.mark.parametrize("groups", [8, 9, 15, 16, 17, 23])
+def test_the_last_partial_wave_is_simulated(groups: int) -> None:
+    barrier = make_class("B", "barrier", 1, 9, "barrier")
+    device = example_device(classes={**EXAMPLE_CLASSES, "B": barrier})
+    profile = KernelProfile(name="k", idg=chain("MCCBMCB" * 20))
+    launch = LaunchConfiguration(work_items_per_group=64, num_groups=13 * groups, active_groups=8)
+    estimate = PipelineModel(device=device).estimate(ProfiledKernel(profile, launch))
+    workload = Workload(
+        programs=(chain("MCCBMCB" * 20),),
+        classes=device.classes,
+        sub_groups_per_group=2,
+        concurrent_groups=8,
+        total_groups=groups,
+    )
+    assert estimate.results["cycles"] == Simulation(workload).cycles
+
+
+@pytest.mark.parametrize("groups", [25, 33, 84, 97])
+def test_many_waves_with_a_partial_one_take_what_their_simulation_does(groups: int) -> None:
+    kernel = ProfiledKernel(example_profile(), launch_at(8, num_groups=13 * groups))
+    cycles = PipelineModel(device=example_device()).estimate(kernel).results["cycles"]
+    assert cycles == pytest.approx(Simulation(example(8, total_groups=groups)).cycles, rel=0.025)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, LinkParameters, declare_device
+from countperf.errors import ParameterError
 from countperf.mechanistic import tmm
-from countperf.mechanistic.merpsys import MerpsysModel, transfer_time
+from countperf.mechanistic.merpsys import MerpsysModel, issue_slots, transfer_time
 from countperf.mechanistic.occupancy import resident_groups
 from countperf.mechanistic.profile import (
     InstructionGraph,
@@ -115,9 +116,43 @@ def test_steps_of_the_shortest_paths() -> None:
     prediction = model.predict(ProfiledKernel(profile=profile, launch=PATHS_LAUNCH))
     assert prediction.time_s == pytest.approx(59596865536 / 1.4e9, rel=1e-14)
     assert (prediction.bound, prediction.results["work_items_per_core"]) == ("memory", 4)
+    # Eq. (2), (5): a hit in nine of ten, and misses of eight times the time
+    factor = tmm.caching_factor(hit_rate=0.9, slowdown=8)
+    cached = replace(model, caching=factor).predict(ProfiledKernel(profile, PATHS_LAUNCH))
+    assert factor == pytest.approx(1.7, rel=1e-15)
+    assert cached.time_s == pytest.approx(1.7 * prediction.time_s, rel=1e-14)
     # fewer groups than slots run on as many compute units
     few = model.estimate(ProfiledKernel(profile, replace(PATHS_LAUNCH, num_groups=3))).results
     assert (few["scheduling"], few["waves"], few["work_items_per_core"]) == (5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("fits", "rates", "slowdown", "factor"),
+    [
+        (True, {"hit_rate": 0.9}, 8, 1),
+        (False, {}, 8, 1),
+        (False, {"hit_rate": 0.0}, 8, 8),
+        (False, {"hit_rate": 0.5, "miss_rate": 0.25}, 4, 1.5),
+    ],
+)
+def test_misses_cost_their_slowdown_unless_the_data_fit(
+    fits: bool, rates: dict[str, float], slowdown: float, factor: float
+) -> None:
+    assert tmm.caching_factor(fits_on_chip=fits, slowdown=slowdown, **rates) == factor
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"hit_rate": 1.1}, "hit_rate"),
+        ({"miss_rate": -1}, "miss_rate"),
+        ({"slowdown": 0.5}, "slow"),
+    ],
+)
+def test_impossible_caches_are_refused(changes: dict[str, Any], parameter: str) -> None:
+    arguments: dict[str, Any] = {"slowdown": 8, **changes}
+    with pytest.raises(ParameterError, match=parameter):
+        tmm.caching_factor(**arguments)
 
 
 @given(st.integers(1, 500), st.integers(1, 16), st.integers(1, 64), st.integers(1, 50))
@@ -268,3 +303,17 @@ def test_what_a_profile_does_not_state_is_derived_from_its_instructions() -> Non
     assert results["cycles[cuda_cores]"] == 2 * 32 / 128
     assert results["cycles[schedulers]"] == 1
     assert results["cycles[memory]"] == pytest.approx(256 / 13.775185708146601, rel=EXACT)
+    # two accesses split into 32 transactions each, and one pair: 4 + 62 - 1 slots
+    split = replace(profile, reissues=62, dual_issued_pairs=1)
+    cycles = MerpsysModel(device=device).count_cycles(split)
+    assert cycles["schedulers"] == 65 / 4
+
+
+@pytest.mark.parametrize("repeats", [1, 32, 4096])
+def test_issue_slots_of_saxpy2(repeats: int) -> None:
+    executed = 26 + 4 * repeats
+    # section 5.2 counts three pairs once: 23 + 4a; one of them is in the loop of Listing 3
+    assert issue_slots(executed, dual_issued_pairs=3) == 23 + 4 * repeats
+    assert issue_slots(executed, dual_issued_pairs=2 + repeats) == 24 + 3 * repeats
+    with pytest.raises(ParameterError, match="make fewer pairs"):
+        issue_slots(executed, dual_issued_pairs=executed)

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countperf.devices.parameters import DeviceParameters, declare_device
+from countperf.errors import ParameterError
 from countperf.mechanistic import wfg
-from countperf.mechanistic.gpumech import Interval, IntervalCycles, Policy, intervals_of
+from countperf.mechanistic.gpumech import (
+    GpuMechModel,
+    Interval,
+    IntervalCycles,
+    Policy,
+    intervals_of,
+)
 from countperf.mechanistic.profile import (
     InstructionGraph,
     KernelProfile,
@@ -195,13 +202,38 @@ TWO_AND_SIX = (Interval(2, 6), Interval(2, 6))
 
 @pytest.mark.parametrize(
     ("policy", "nonoverlapped", "cycles"), [("rr", 2, 11), ("rr_corrected", 6, 15), ("gto", 3, 12)]
-)
+)  # printed: 2 as published, 6 in the figure, one that overlaps for each of three sub-groups
 def test_one_interval(policy: Policy, nonoverlapped: float, cycles: float) -> None:
     result = IntervalCycles([Interval(3, 6)], 4, policy)
     assert result.issue_probability == pytest.approx(1 / 3, rel=1e-15)
     assert result.nonoverlapped == pytest.approx((nonoverlapped,), rel=1e-15)
     rates = (result.cpr, result.ipc, result.wpc)
     assert rates == pytest.approx((cycles, 12 / cycles, 4 / cycles), rel=1e-15)
+    assert result.overlap == pytest.approx(1 - nonoverlapped / 9, rel=1e-15)
+    # in cycles of another length, all takes so much longer
+    slow = IntervalCycles([Interval(3, 12, cpi_issue=2)], 4, policy)
+    assert (slow.cpr, slow.overlap) == pytest.approx((2 * cycles, result.overlap), rel=1e-15)
+
+
+def test_issue_costs_make_intervals_longer_and_stalls_shorter() -> None:
+    device, graph = builders.example_device(), builders.EXAMPLE_GRAPH
+    assert intervals_of(graph, device, count_memory_issue=True) == (Interval(3, 5),) * 2
+    assert IntervalCycles([Interval(3, 5)] * 2, 1, "gto").issue_probability == 0.375
+    # 0 to 6: two computations and a memory instruction that delivers at 4 + 6
+    slow = intervals_of(graph, device, cpi_issue=2, count_memory_issue=True)
+    assert slow == (Interval(3, 4, cpi_issue=2),) * 2
+    assert IntervalCycles(slow, 1, "gto").cpr == 20
+    # intervals may differ: 9 instructions of the others, of which 3 and 1 fit into stalls of 6
+    both = IntervalCycles([Interval(3, 6), Interval(3, 6, cpi_issue=6)], 4, "rr_corrected")
+    assert (both.nonoverlapped, both.cpr) == ((6, 8), 3 + 18 + 12 + 6 + 6 * 8)
+    model = GpuMechModel(device=device, cpi_issue=2, count_memory_issue=True)
+    kernel = ProfiledKernel(builders.example_profile(), builders.launch_at(1))
+    assert model.estimate(kernel).results["cpr"] == 20
+    assert model.estimate(kernel).results["overlap"] == 0
+    with pytest.raises(ParameterError, match="cpi_issue must be positive"):
+        IntervalCycles([Interval(3, 6, cpi_issue=0)], 4, "gto")
+    with pytest.raises(ParameterError, match="policy must be one of"):
+        IntervalCycles([Interval(3, 6)], 4, "lrr")  # pyright: ignore[reportArgumentType] - refused
 
 
 @pytest.mark.parametrize(
@@ -288,6 +320,8 @@ def _cycles(
     [
         (B1, "original", COSTS, [28, 26.6667, 22.6667, 24, 30, 36, 42]),
         (B2, "original", COSTS, [24, 25.3333, 23.3333, 24, 30, 36, 42]),
+        (B1, "first_fix", COSTS, [28, 21.3333, 22, 24, 30]),
+        (B2, "first_fix", COSTS, [24, 18.6667, 20, 24, 30]),
         (B1, "corrected", CORRECTED, [28, 28, 28, 28, 32, 36, 40, 41.3333]),
         (B2, "corrected", CORRECTED, [24, 24, 26, 28, 30.6667, 33.3333, 36]),
         ([wfg.Block("comp", 8, 2)], "corrected", COSTS, [16, 16, 24]),
@@ -362,8 +396,9 @@ def test_corrected_work_flow_is_the_original_alone_and_reaches_the_roofline(
     blocks: list[wfg.Block], costs: wfg.WorkFlowCosts, occupancy: float
 ) -> None:
     at_1, many, some = (wfg.WorkFlowCycles(blocks, omega, costs) for omega in (1, 1e9, occupancy))
-    original = wfg.WorkFlowCycles(blocks, 1, costs, variant="original")
-    assert at_1.cpw == pytest.approx(original.cpw, rel=1e-12)
+    for variant in ("original", "first_fix"):
+        alone = wfg.WorkFlowCycles(blocks, 1, costs, variant=variant)
+        assert at_1.cpw == pytest.approx(alone.cpw, rel=1e-12)
     assert some.cpw >= max(some.busy_comp, some.busy_mem) * (1 - 1e-12)
     # at most latency / 1e9 cycles of each of 8 memory instructions are left: 2e-5
     assert many.cpw == pytest.approx(max(many.busy_comp, many.busy_mem), abs=2e-5)
@@ -407,6 +442,8 @@ def test_work_flow_of_a_device() -> None:
 
     assert estimate(InstructionGraph("CCCCCCCCCM")).bound == "compute"
     assert estimate(InstructionGraph("CM")).bound == "memory"
+    with pytest.raises(ParameterError, match="variant must be one of original, first_fix"):
+        estimate(builders.EXAMPLE_GRAPH, "second_fix")  # pyright: ignore[reportArgumentType] - refused
     # memory instructions take no slot of the scheduler in the corrected model
     assert estimate(builders.EXAMPLE_GRAPH, "original").results["cpw"] == 6
     assert estimate(builders.EXAMPLE_GRAPH).results["cpw"] == 4

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau
 
-from countperf.errors import DocumentError
+from countperf.errors import DocumentError, ParameterError
 from countperf.models import metrics
 from countperf.models.fitting.fit_model import fit
 from countperf.models.metrics import Evaluation, MeanError, RankedSet, mean_error, mean_of_means
@@ -147,6 +147,24 @@ def test_errors_of_throughput_and_of_its_shape(
 ) -> None:
     assert metrics.mape(predicted, measured) == pytest.approx(whole)
     assert metrics.mape_shape(predicted, measured, [8, 16, 24]) == pytest.approx(shape, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ([1, 0], "value 1 is 0"),
+        ([-1, 1], "value 0 is -1"),
+        ([1, np.nan], "is nan"),
+        ([], "is none"),
+    ],
+)
+def test_measured_values_that_have_no_relative_error_are_refused(
+    measured: list[float], said: str
+) -> None:
+    for error in (metrics.mape, lambda p, m: metrics.mape_shape(p, m, [8, 16])):
+        with pytest.raises(ParameterError, match=said) as caught:
+            error([1, 2], measured)
+        assert caught.value.parameter == "measured"
 
 
 def ranked(measured: Sequence[float], predicted: Sequence[float | None]) -> RankedSet:

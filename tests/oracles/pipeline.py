@@ -56,11 +56,13 @@ class _Reference:
         nodes, waits = self.program(warp)
         issued, finish = self.issued[warp], self.finish[warp]
         found: list[tuple[Fraction, int]] = []
-        first = len(issued)
-        for node, name in enumerate(nodes[first : first + 1], first):
+        is_in_order = self.workload.issue_order == "in_order"
+        for node, name in enumerate(nodes):
+            if node in issued or (is_in_order and node > len(issued)):
+                continue
             if all(index in finish for index in waits[node]):
                 ready = max([self.start[warp], *(finish[index] for index in waits[node])])
-                if node:
+                if is_in_order and node:
                     ready = max(ready, issued[node - 1])
                 subsystem = self.workload.classes[name].subsystem
                 at = max(ready, self.free.get(subsystem, Fraction(0)), self.valve, self.now)
@@ -98,7 +100,9 @@ class _Reference:
             assert soonest is not None
             able = sorted(warp for warp, (at, _) in candidates.items() if at == soonest)
             chosen = able[0]
-            if last is not None:
+            if workload.scheduler == "gto" and last in able:
+                chosen = last
+            if workload.scheduler == "rr" and last is not None:
                 chosen = next((warp for warp in able if warp > last), able[0])
             assert chosen is not None
             self.now, last = soonest, chosen
@@ -112,7 +116,7 @@ class _Reference:
                     for finish in self.finish[group, index].values()
                 )
                 end = max(end, over)
-                slots.append(over)
+                slots.append(over + _exact(workload.group_launch_latency))
         return end, self.starts
 
     def issue(self, warp: tuple[int, int], node: int) -> None:
