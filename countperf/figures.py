@@ -256,7 +256,7 @@ def model_roofline_figure(answers: ModelAnswers) -> Figure:
         for name, time_s in times.items()
     }
     title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
-    return _roofline(points, flops / moved, device, title)
+    return _roofline(points, flops / moved, device, title, of="reaches memory")
 
 
 def _roofline(
@@ -264,6 +264,7 @@ def _roofline(
     intensity: float,
     device: DeviceParameters | None,
     title: str,
+    of: str = "the kernel asks for",
 ) -> Figure:
     """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
     figure = new_figure((8, 5))
@@ -283,7 +284,7 @@ def _roofline(
         mark, color = "*osD^v"[position % 6], CYCLE[position % len(CYCLE)] if position else RED
         panel.plot(intensity, rate / 1e9, mark, color=color, markersize=9, label=label, gid=gid)
     panel.set(xscale="log", yscale="log")
-    x = "operational intensity of what the kernel asks for, flop/byte"
+    x = f"operational intensity of what {of}, flop/byte"
     _label(figure, title, x, "arithmetic rate, Gflop/s")
     return figure
 

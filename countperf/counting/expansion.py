@@ -9,6 +9,7 @@ a part of their iterations, all by the same factor; inner ones only if that is n
 
 from __future__ import annotations
 
+from collections import Counter as Multiset
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -42,9 +43,15 @@ def expand_program(
     sub_group_size: int,
     number: int = 0,
     max_instructions: int,
+    uses_registers: bool = False,
 ) -> Expansion:
-    """Write the instructions of one sub-group out, about as many as wanted at most."""
-    return _Writer(program, parameters, sub_group_size, number).expand(max_instructions)
+    """Write the instructions of one sub-group out, about as many as wanted at most.
+
+    With registers, accesses are those that a compiler leaves.
+    """
+    writer = _Writer(program, parameters, sub_group_size, number)
+    writer.uses_registers = uses_registers
+    return writer.expand(max_instructions)
 
 
 class _Writer:
@@ -53,6 +60,7 @@ class _Writer:
     def __init__(
         self, program: KernelProgram, parameters: Sizes, sub_group_size: int, number: int
     ) -> None:
+        self.uses_registers = False
         self.program = program
         self.sub_group_size = sub_group_size
         # what does not change: sizes, host loops, groups, and the indices of the first work item
@@ -73,6 +81,8 @@ class _Writer:
         self.values: dict[str, int] = {}  # of the loops that are open
         self.private: dict[str, dict[Index, frozenset[int]]] = {}
         self.stored: dict[tuple[Any, ...], int] = {}
+        self.loaded: dict[tuple[Any, ...], int] = {}  # by addresses, what a register may hold
+        self.entered: set[tuple[Any, ...]] = set()  # accesses that loops do once, by other loops
         keys = [node.key for statement in program.statements for node in statement.nodes]
         accesses = {(k.array, k.direction) for k in keys if isinstance(k, MemoryAccess)}
         stored = {array for array, direction in accesses if direction == "store"}
@@ -161,19 +171,26 @@ class _Writer:
 
     def _run_statement(self, statement: Statement) -> None:
         written: dict[Node, int] = {}
+        seen = Multiset[MemoryAccess]()
         for node in statement.nodes:
             guarded = (statement.within, node.cases)
             if node.cases != statement.cases and not self._is_executed(guarded):
                 continue
+            if self.uses_registers and isinstance(node.key, MemoryAccess):
+                seen[node.key] += 1
+                if not self._is_left(statement, node.key, seen[node.key]):
+                    if (cell := self._find_cell(statement, node.key)) in self.loaded:
+                        written[node] = self.loaded[cell]
+                    continue
             waits = self._find_waits(statement, node.operands, written)
-            if isinstance(node.key, MemoryAccess) and node.key.array in self._forwarding:
-                address = self.program.domains.address(node.key)
-                if address is not None:
-                    cell = (node.key.array, *self._evaluate(statement.within, (address.flat,)))
+            if isinstance(node.key, MemoryAccess):
+                cell = self._find_cell(statement, node.key)
+                if cell and node.key.array in self._forwarding:
                     if node.key.direction == "store":
                         self.stored[cell] = len(self.nodes)
                     elif cell in self.stored:
                         waits.add(self.stored[cell])
+                self.loaded[cell] = len(self.nodes)
             self.nodes.append(node)
             written[node] = self.recorder.add(waits)
         if statement.writes:
@@ -184,6 +201,25 @@ class _Writer:
                 if index is None and None in elements:
                     value |= elements[None]
                 elements[index] = value
+
+    def _is_left(self, statement: Statement, access: MemoryAccess, number: int) -> bool:
+        """Return whether a compiler leaves the access that an execution has for a time."""
+        for left in self.program.left_accesses.get((statement.name, access), ()):
+            if number <= left.number:
+                others = {n: v for n, v in self.values.items() if n not in left.loops}
+                entry = (statement.name, access, number, *others.items())
+                is_first = not left.loops or entry not in self.entered
+                self.entered.add(entry)
+                return is_first
+            number -= left.number
+        return False
+
+    def _find_cell(self, statement: Statement, access: MemoryAccess) -> tuple[Any, ...]:
+        """Return the array and the address of the first work item; empty where data decides."""
+        address = self.program.domains.address(access)
+        if address is None:
+            return ()
+        return (access.array, *self._evaluate(statement.within, (address.flat,)))
 
     def _find_waits(
         self, statement: Statement, sources: Iterable[Source], written: Mapping[Node, int]

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain
 from math import prod
 from typing import Any, TypeAlias
@@ -32,7 +33,15 @@ from countperf.counting.access_analysis import (
 from countperf.counting.device_programs import Item
 from countperf.counting.domains import Domains
 from countperf.counting.expression_types import DType, is_constant
-from countperf.counting.keys import NOWHERE, Case, Grid, MemoryAccess, Operation, type_name
+from countperf.counting.keys import (
+    NOWHERE,
+    Case,
+    FirstIteration,
+    Grid,
+    MemoryAccess,
+    Operation,
+    type_name,
+)
 from countperf.counting.operations.scalars import InstructionCounter, Key
 from countperf.counting.preparation import PreparedKernel, omit_barriers
 from countperf.counting.work_groups import typical_group
@@ -264,6 +273,18 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]  # loops, and conditions on them
 
 
+AccessPlace: TypeAlias = tuple[str, MemoryAccess]  # id of the instruction, and the access
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAccess(ShortRepr):
+    """What a compiler leaves of an access of an instruction."""
+
+    number: int  # how often one execution has it
+    loops: frozenset[str]  # loops that it is executed once for, no more in every iteration
+    executions: PiecewiseQuasiPolynomial  # by all work items
+
+
 @dataclass(frozen=True, eq=False)
 class KernelProgram(ShortRepr):
     """One device program of a kernel, symbolic in the sizes."""
@@ -277,6 +298,7 @@ class KernelProgram(ShortRepr):
     by_id: Mapping[str, Statement]  # its instructions that compute something, in order
     barriers: PiecewiseQuasiPolynomial  # local barriers times the work items that wait at them
     accesses: tuple[AccessAnalysis, ...]  # its accesses to memory, for what they cost
+    prepared: PreparedKernel  # the kernel that it belongs to, for what compilers leave of it
 
     @property
     def kernel(self) -> Any:
@@ -287,6 +309,29 @@ class KernelProgram(ShortRepr):
     def statements(self) -> tuple[Statement, ...]:
         """All statements, in order."""
         return tuple(self.by_id.values())
+
+    @cached_property
+    def left_accesses(self) -> dict[AccessPlace, tuple[LeftAccess, ...]]:
+        """What a compiler leaves of accesses: others find their values in registers."""
+        left: dict[AccessPlace, list[LeftAccess]] = {}
+        tally, domains = self.prepared.tally("compiled"), self.domains
+        for launch in self.prepared.launches():
+            for instruction in tally.instructions(launch):
+                statement = self.by_id.get(instruction.loopy.id)
+                for part in instruction.parts if statement is not None else ():
+                    if statement is None or not isinstance(part.key, MemoryAccess):
+                        continue
+                    # a sub-group also executes what some of its items are spared
+                    own = {
+                        c for node in statement.nodes if node.key == part.key for c in node.cases
+                    }
+                    firsts = [c for c in part.conditions if isinstance(c, FirstIteration)]
+                    kept = (*(c for c in part.conditions if c in own), *firsts)
+                    count = domains.executions(instruction.scope.within, kept, self.grid)
+                    loops = frozenset[str]().union(*(first.loops for first in firsts))
+                    one = LeftAccess(round(part.number), loops, count.scale(part.times))
+                    left.setdefault((statement.name, part.key), []).append(one)
+        return {place: tuple(parts) for place, parts in left.items()}
 
     def typical_group(self, values: Mapping[str, int]) -> Point:
         """Return the number of a work group of the kind that executes the most, at given sizes."""
@@ -391,7 +436,7 @@ def kernel_programs(
     for launch, by_id in zip(prepared.launches(), statements, strict=True):
         program, number = launch.program, launch.number or ONE_COUNT
         own = tuple(access for access in accesses if access.program == program.number)
-        around = (program.launch_loops, program.body, by_id, launch.barriers, own)
+        around = (program.launch_loops, program.body, by_id, launch.barriers, own, prepared)
         found.append(KernelProgram(program.name, domains, launch.grid, number, *around))
     return tuple(found)
 

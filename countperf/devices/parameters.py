@@ -96,6 +96,14 @@ class DeviceParameters(Document):
     peak_flops: _PositiveFloat | None = _in("flop/s")
     launch_overhead_s: _NonNegativeFloat | None = _in("s")  # time of an empty launch, s
     cache_line_bytes: _PositiveInt | None = _in("byte")  # bytes of global memory that move together
+    # share of the peak bandwidth that kernels reach
+    achievable_bandwidth_share: _PositiveFloat | None = _in("1")
+    # caches of global memory; 0: there is none. L1 that is no smaller than local memory has its
+    # bytes in common with it. Bandwidths are those of the whole device.
+    l1_bytes_per_compute_unit: _NonNegativeInt | None = _in("byte/compute unit")
+    l1_bandwidth_byte_per_s: _PositiveFloat | None = _in("byte/s")
+    l2_bytes: _NonNegativeInt | None = _in("byte")
+    l2_bandwidth_byte_per_s: _PositiveFloat | None = _in("byte/s")
     # scalar single-precision lanes, and instruction schedulers
     cores_per_compute_unit: _PositiveInt | None = _in("core/compute unit")
     schedulers_per_compute_unit: _PositiveInt | None = _in("scheduler/compute unit")

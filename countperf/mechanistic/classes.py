@@ -17,14 +17,14 @@ is what the throughput tables of the CUDA C++ Programming Guide have in common):
    type; a real power takes a logarithm, a multiplication and an exponential.
 4. Stores cost what loads do. An element of 64 bits takes twice the cost of one of 32.
 
-Where a profiler measured that DRAM moved more bytes than a kernel accesses in global memory, costs
-of global memory are those at this ratio (Lemeire, Cornelis, Konstantinidis, section 6.3). Below 1,
-they stay those of DRAM: nothing measures what the second-level cache costs.
+Costs of global memory are those at R, the bytes of DRAM over the bytes accessed (Lemeire, Cornelis
+& Konstantinidis, section 6.3). A device may state the cost of what L2 serves as ``ld.l2.s32``; else
+it follows from the bandwidth of L2 or is that of DRAM, and latencies are those of DRAM.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from countperf.devices.parameters import DeviceParameters, InstructionClass
@@ -57,9 +57,7 @@ def with_known_classes(
 
 def kernel_class(device: DeviceParameters, name: str) -> InstructionClass:
     """Return the cost of a class of a kernel on a device, or say that nothing stands in for it."""
-    base, excess = name, 1.0
-    if name.count(".") > 2 and name.split(".")[3].startswith("x"):  # load.global.32.x2.5
-        base, excess = ".".join(name.split(".")[:3]), float(name.split(".x", 1)[1])
+    base, excess = split_excess(name)
     tried: list[str] = []
     for other, times in _stand_ins(base):
         tried.append(other)
@@ -86,6 +84,24 @@ def memory_cost(dram_ratio: float, dram: InstructionClass) -> InstructionClass:
     more = max(0.0, dram_ratio - 1)
     latency = None if dram.latency is None else dram.latency + more * dram.cpi
     return replace(dram, cpi=(1 + more) * dram.cpi, latency=latency)
+
+
+def count_charged_bits(alpha: Mapping[str, float]) -> float:
+    """Return what costs of accesses to global memory stand for, in bits of a work item."""
+    total = 0.0
+    for name, count in alpha.items():
+        if name.startswith(("load.global.", "store.global.")):
+            kind, excess = split_excess(name)
+            total += count * float(kind.rpartition(".")[2]) * excess
+    return total
+
+
+def split_excess(name: str) -> tuple[str, float]:
+    """Split the waste off a class: ``load.global.32.x8`` is ``load.global.32`` and 8."""
+    parts = name.split(".")
+    if len(parts) > 3 and parts[3].startswith("x"):
+        return ".".join(parts[:3]), float(".".join(parts[3:])[1:])
+    return name, 1.0
 
 
 def _stand_ins(name: str) -> Iterator[tuple[str, float]]:
@@ -122,15 +138,47 @@ def _integers(kind: str, bits: int) -> Iterator[tuple[str, float]]:
             yield from ((f"{other}.{letter}32", times) for letter in "is")
 
 
-def with_dram_ratio(device: DeviceParameters, ratio: float | None) -> DeviceParameters:
-    """Return a device whose accesses to global memory cost what they do at a measured ratio."""
-    if ratio is None or ratio <= 1:
-        return device
-    said = f"; DRAM moved {ratio:.3g} of the bytes"
-    classes = {
-        name: replace(memory_cost(ratio, kind), source=f"{kind.source}{said}")
-        if name.startswith(_GLOBAL)
-        else kind
-        for name, kind in device.classes.items()
-    }
+def charge_traffic(
+    device: DeviceParameters, ratio: float, reaching_l2: float = 1.0, *, overlaps: bool = False
+) -> DeviceParameters:
+    """Return a device whose accesses to global memory cost what they do at a kernel's traffic.
+
+    ``ratio`` is R, and ``reaching_l2`` the share of the bytes accessed that L1 does not serve.
+    Where L1, L2 and memory overlap, the slowest decides; else bytes of L2 and of memory take turns.
+    """
+
+    def charge(kind: InstructionClass) -> InstructionClass:
+        dram = replace(kind, cpi=kind.cpi / (device.achievable_bandwidth_share or 1.0))
+        if not 0 < ratio < 1:
+            return memory_cost(ratio, dram)
+        l2, l2_latency = _find_l2_cost(kind, device)
+        cpi, latency = ratio * dram.cpi, dram.latency
+        if overlaps:
+            cpi = max(cpi, reaching_l2 * (l2 or 0.0), _find_cost_at(kind, device, "l1") or 0.0)
+        else:
+            cpi += max(0.0, reaching_l2 - ratio) * (dram.cpi if l2 is None else l2)
+        if latency is not None and l2_latency is not None:
+            latency = ratio * latency + (1 - ratio) * l2_latency
+        return replace(dram, cpi=cpi, latency=latency)
+
+    kinds = device.classes.items()
+    classes = {name: charge(kind) if name.startswith(_GLOBAL) else kind for name, kind in kinds}
     return device.with_values(classes=classes)
+
+
+def _find_l2_cost(
+    kind: InstructionClass, device: DeviceParameters
+) -> tuple[float | None, float | None]:
+    """Return cost and latency of an access that L2 serves, as far as they are known."""
+    stated = device.classes.get("ld.l2.s32")
+    dram = device.classes.get("ld.global.s32")
+    if stated is None or dram is None:
+        return _find_cost_at(kind, device, "l2"), None
+    return stated.cpi * kind.cpi / dram.cpi, stated.latency
+
+
+def _find_cost_at(kind: InstructionClass, device: DeviceParameters, cache: str) -> float | None:
+    """Return what an access costs at the bandwidth of a cache in the place of the peak's."""
+    bandwidth = getattr(device, f"{cache}_bandwidth_byte_per_s")
+    peak = device.bandwidth_byte_per_s
+    return kind.cpi * peak / bandwidth if peak and bandwidth else None

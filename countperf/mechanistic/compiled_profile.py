@@ -51,7 +51,7 @@ from countperf.devices.targets import Launches, Shape, generate_cuda
 from countperf.machine_code.sass_instruction import CALLS, SassInstruction, parse_sass
 from countperf.machine_code.warp import Executed, WarpProgram, launch_sub_group
 from countperf.machine_code.warp_unit import LANES
-from countperf.mechanistic.classes import BARRIER, kernel_class
+from countperf.mechanistic.classes import BARRIER, count_charged_bits, kernel_class
 from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.from_kernel import profile_kernel as profile_declared
 from countperf.mechanistic.merpsys import critical_path, issue_slots
@@ -568,6 +568,11 @@ def with_graph(profiled: ProfiledKernel, graph: InstructionGraph, most: int) -> 
         alpha_mem=None,
         alpha_sync=None,
     )
+    traffic, before = profile.traffic, count_charged_bits(profiled.profile.alpha)
+    if traffic is not None and before:
+        traffic = traffic.scale_asked(count_charged_bits(profile.alpha) / before)
+        sub_groups = traffic.memory / (profile.gmem_bytes or 1.0) if traffic.memory else 1.0
+        profile = profile.with_traffic(traffic, sub_groups)
     return ProfiledKernel(profile=profile, launch=profiled.launch)
 
 

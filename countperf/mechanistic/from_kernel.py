@@ -2,9 +2,11 @@
 
 - Counts are means over all sub-groups of a launch. A sub-group executes what at least one of its
   work items does. Address arithmetic and loop control are no part of the profile.
+- Loads and stores that a compiler keeps in a register are executed once (its rules are those of
+  `countperf.counting.operations.compiled_view`).
 - A *transaction* is a line of memory that a sub-group touches (``cache_line_bytes``; 128 bytes on
-  NVIDIA devices that state none); traffic moves in sectors (32 bytes there). Nothing is taken to be
-  cached.
+  NVIDIA devices that state none). It asks for sectors (32 bytes there); what of them comes from
+  caches and from memory, `countperf.mechanistic.traffic` finds.
 - A memory instruction is coalesced if it touches no more lines than its bytes fill. An uncoalesced
   one takes as many transactions as it touches lines; on compute capability 1.0 and 1.1, it takes
   one for each work item, and one address for all work items is not coalesced either (Hong & Kim
@@ -27,10 +29,12 @@ from countperf.counting.expansion import expand_program
 from countperf.counting.keys import MemoryAccess, Operation
 from countperf.counting.size_parameters import SizeParameters, size_ranges
 from countperf.devices.parameters import DeviceParameters
-from countperf.errors import ModelNotApplicableError, option
+from countperf.errors import CountperfError, ModelNotApplicableError, option
 from countperf.mechanistic import profile as base
-from countperf.mechanistic.classes import BARRIER
+from countperf.mechanistic.classes import BARRIER, count_charged_bits
+from countperf.mechanistic.occupancy import launch_geometry
 from countperf.mechanistic.profiler_csv import KernelMetrics, with_measured
+from countperf.mechanistic.traffic import Traffic, TrafficCounter
 from countperf.text import ShortRepr
 
 _LINE_BYTES = 128
@@ -59,6 +63,7 @@ def memory_shape(device: DeviceParameters) -> code.MemoryShape:
 class _Instruction:
     """A node of a statement, how often it is executed in a launch, and what it costs."""
 
+    statement: str  # its id
     node: code.Node
     name: str
     mean: Fraction  # executions of a sub-group
@@ -78,15 +83,18 @@ class ProgramAtSizes:
         self.sub_group_size = device.require_int("sub_group_size", model="the kernel's profile")
         self.shape = memory_shape(device)
         self.splits_fully = device.compute_capability in _SPLIT_FULLY
+        self.asked: dict[code.AccessPlace, float] = defaultdict(float)  # byte of a launch
         self.launches = int(program.launches.evaluate(values))
         self.groups = int(program.grid.work_groups.evaluate(values))
         self.per_group = program.sub_groups_per_group(self.sub_group_size)
+        self.sub_groups = self.groups * self.per_group  # of a launch
 
     def profile(self, registers_per_work_item: int | None) -> base.KernelProfile:
         """Return the profile of one launch."""
         items = self.program.grid.group_size * self.groups * self.launches
         barriers = Fraction(self.program.barriers.evaluate(self.values)) / items
         instructions = self._instructions()
+        self._note_asked(instructions)
         graphs, is_shortened = self._graphs({each.node: each.name for each in instructions})
         every: dict[str, Fraction] = defaultdict(Fraction)
         for each in instructions:
@@ -117,7 +125,7 @@ class ProgramAtSizes:
 
     def _instructions(self) -> list[_Instruction]:
         instructions: list[_Instruction] = []
-        sub_groups = self.groups * self.per_group * self.launches
+        sub_groups = self.sub_groups * self.launches
         for statement in self.program.statements:
             for node in statement.nodes:
                 guarded = (statement.within, node.cases)
@@ -136,14 +144,48 @@ class ProgramAtSizes:
                         declared=self.lines.get(node.key.array),
                     )
                 each = Fraction(items.evaluate(self.values)) * node.share / self.launches
-                instructions.append(
-                    _Instruction(node, _class_name(node.key, cost), mean, each, cost)
-                )
+                name = _class_name(node.key, cost)
+                found = _Instruction(statement.name, node, name, mean, each, cost)
+                instructions.append(found)
+        self._leave_registers(instructions)
         return instructions
+
+    def _note_asked(self, instructions: Sequence[_Instruction]) -> None:
+        for each in instructions:
+            if isinstance(each.node.key, MemoryAccess) and each.cost is not None:
+                moved = each.mean * each.cost.bytes_moved * self.sub_groups
+                self.asked[each.statement, each.node.key] += float(moved)
+
+    def find_traffic(self, profiled: base.ProfiledKernel, device: DeviceParameters) -> Traffic:
+        """Return the bytes of a launch by where they come from."""
+        try:
+            resident = launch_geometry(profiled, device).concurrent_groups
+        except CountperfError:  # models that need it say so
+            resident = 1
+        counter = TrafficCounter(self.program, self.values, self.asked, self.shape.sector_bytes)
+        bits = count_charged_bits(profiled.profile.alpha)
+        charged = bits / 8 * self.sub_group_size * self.sub_groups
+        return counter.count(device, resident, profiled.profile.local_bytes_per_group or 0, charged)
+
+    def _leave_registers(self, instructions: Sequence[_Instruction]) -> None:
+        """Have accesses executed as often as a compiler leaves them: others are in registers."""
+        alike: dict[code.AccessPlace, list[_Instruction]] = defaultdict(list)
+        for each in instructions:
+            if isinstance(each.node.key, MemoryAccess):
+                alike[each.statement, each.node.key].append(each)
+        for place, some in alike.items():
+            left = self.program.left_accesses.get(place, ())
+            counts = (Fraction(one.executions.evaluate(self.values)) for one in left)
+            executed = sum(counts, Fraction(0))
+            every = sum((each.items for each in some), Fraction(0)) * self.launches
+            for each in some:
+                share = min(executed / every, Fraction(1)) if every else Fraction(1)
+                each.mean, each.items = each.mean * share, each.items * share
 
     def _graphs(self, names: Mapping[code.Node, str]) -> tuple[list[base.InstructionGraph], bool]:
         """Return a graph of all sub-groups, or one of each; and whether they are no whole ones."""
         options = {"sub_group_size": self.sub_group_size, "max_instructions": self.max_instructions}
+        options["uses_registers"] = True
         expand = partial(expand_program, self.program, self.values, **options)
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
         differ = any(self.program.depends_on_lane(position) for position in places)
@@ -189,7 +231,6 @@ class ProgramAtSizes:
                 total["lines"] += mean * cost.lines
                 total["ins_issued"] += mean * max(0, cost.lines - fewest)
                 total["asked"] += mean * size
-                total["gmem_bytes"] += mean * cost.bytes_moved
                 is_full = not self.splits_fully or cost.bytes_moved >= size
                 if cost.lines <= fewest and is_full:
                     total["alpha_mem_coal"] += mean
@@ -197,15 +238,14 @@ class ProgramAtSizes:
                     lines = self.sub_group_size if self.splits_fully else cost.lines
                     total["alpha_mem_uncoal"] += mean
                     total["split"] += mean * lines
-        uncoalesced, sub_groups = total["alpha_mem_uncoal"], self.groups * self.per_group
+        uncoalesced = total["alpha_mem_uncoal"]
         accesses = total["alpha_mem_coal"] + uncoalesced
-        names = "alpha_mem_coal alpha_mem_uncoal gmem_bytes total_flops work ins_cuda ins_issued"
+        names = "alpha_mem_coal alpha_mem_uncoal total_flops work ins_cuda ins_issued"
         return {
             **{name: float(total[name]) for name in names.split()},
             "uncoal_per_mw": float(total["split"] / uncoalesced) if uncoalesced else 1.0,
             "load_bytes_per_sub_group": float(total["asked"] / accesses) if accesses else None,
-            "total_bytes": float(total["gmem_bytes"] * sub_groups),
-            "transactions": float(total["lines"] * sub_groups),
+            "transactions": float(total["lines"] * self.sub_groups),
         }
 
 
@@ -287,6 +327,9 @@ class KernelProfiler(ShortRepr):
                 occupancy=self.occupancy,
                 active_groups=self.active_groups or only,
             )
+            profiled = base.ProfiledKernel(profile, launch)
+            traffic = at_sizes.find_traffic(profiled, self.device)
+            profile = profile.with_traffic(traffic, at_sizes.sub_groups)
             profiled = base.ProfiledKernel(profile, launch)
             if self.metrics:
                 profiled = with_measured(profiled, self.metrics, self.device)

@@ -114,7 +114,7 @@ class MerpsysModel(base.MechanisticModel):
         gmem_bytes = profile.gmem_bytes
         if gmem_bytes is None and profile.load_bytes_per_sub_group is not None:
             accesses = profile.count_of("memory", device, model=model)
-            gmem_bytes = profile.load_bytes_per_sub_group * accesses
+            gmem_bytes = profile.load_bytes_per_sub_group * accesses * (profile.dram_ratio or 1.0)
         if gmem_bytes is None:
             gmem_bytes = profile.require("gmem_bytes", model=model)
         cores = self.constant("sub_group_size") * ins_cuda / self.constant("cores_per_compute_unit")
@@ -131,7 +131,8 @@ class MerpsysModel(base.MechanisticModel):
     @property
     def bytes_per_cycle(self) -> float:
         """Share of global memory of a compute unit, byte/cycle, Eq. (4.5)."""
-        units, clock_hz = self.constant("num_compute_units"), self.constant("clock_hz")
+        share = self.device.achievable_bandwidth_share or 1.0
+        units, clock_hz = self.constant("num_compute_units"), self.constant("clock_hz") / share
         if self.device.mem_clock_hz is None and self.device.bandwidth_byte_per_s is not None:
             return self.device.bandwidth_byte_per_s / (units * clock_hz)
         width = self.constant("mem_clock_hz") * self.constant("bus_width_bits") / 8

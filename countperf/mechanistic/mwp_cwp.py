@@ -173,18 +173,23 @@ class MwpCwpModel(base.MechanisticModel):
         barriers = profile.count_of("barrier", device, model=model)
         by_class = bool(profile.alpha) or profile.idg is not None
         issued_barriers = barriers if by_class else 0.0
+        # accesses that caches serve are computations to this model, which has no caches
+        ratio = 1.0 if profile.dram_ratio is None else profile.dram_ratio
+        kept = min(ratio, 1.0)
+        coalesced = float(require("alpha_mem_coal"))
+        computing = profile.count_of("compute", device, model=model) + issued_barriers
         return MwpCwpInputs(
             **{name: device.require(name, model=model) for name in _OF_DEVICE},
             num_active_compute_units=min(units, kernel.launch.num_groups),
             sub_groups_per_group=geometry.sub_groups_per_group,
             num_groups=kernel.launch.num_groups,
             active_groups=geometry.occupancy / geometry.sub_groups_per_group,
-            alpha_comp=profile.count_of("compute", device, model=model) + issued_barriers,
-            alpha_mem_coal=float(require("alpha_mem_coal")),
-            alpha_mem_uncoal=uncoalesced,
+            alpha_comp=computing + (1 - kept) * (coalesced + uncoalesced),
+            alpha_mem_coal=kept * coalesced,
+            alpha_mem_uncoal=kept * uncoalesced,
             alpha_sync=barriers,
             uncoal_per_mw=float(require("uncoal_per_mw")) if uncoalesced else 1.0,
-            load_bytes_per_sub_group=float(require("load_bytes_per_sub_group")),
+            load_bytes_per_sub_group=float(require("load_bytes_per_sub_group")) * ratio / kept,
         )
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:

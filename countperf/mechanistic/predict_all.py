@@ -19,7 +19,7 @@ from typing import Any
 from countperf import text
 from countperf.devices.parameters import DeviceParameters, InstructionClass
 from countperf.errors import DeviceParameterError, ParameterError, nearest
-from countperf.mechanistic.classes import BARRIER, with_dram_ratio, with_known_classes
+from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import KernelProfiler, require_registers
 from countperf.mechanistic.gpumech import GpuMechModel
 from countperf.mechanistic.merpsys import MerpsysModel
@@ -34,6 +34,7 @@ from countperf.mechanistic.roofline import (
     VolkovModel,
 )
 from countperf.mechanistic.tmm import TmmModel
+from countperf.mechanistic.traffic import Traffic
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
 
@@ -109,11 +110,13 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
     # for each model its prediction, or the error that says which input it lacks
     answers: Mapping[str, Answer]
     described: DeviceParameters  # the device
-    # floating-point operations, and bytes that its memory moves, of all launches
+    # floating-point operations, and bytes that reach its memory, of all launches
     total_flops: float
     total_bytes: float
     # fields of the kernel's profile that a profiler measured, and its metrics
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
+    # of each device program, for one launch
+    traffic: Mapping[str, Traffic] = field(default_factory=dict[str, Traffic])
     note: str = ""  # where instructions come from, if not from Loopy
     has_barriers: bool = False  # the kernel
     # by model the least time that its own inputs allow: the roofline, in classes or in bytes, s
@@ -201,6 +204,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             columns=_ANSWER_COLUMNS,
             notes=[
                 *filter(None, [self.note]),
+                *map(text.wrap_note, self._describe_traffic()),
                 *(f"measured: {name} ({where})" for name, where in self.measured.items()),
                 *([self._describe_ranking()] if is_ranked else []),
                 *(text.wrap_note(f"{', '.join(by)}: {what}") for what, by in said.items() if what),
@@ -208,6 +212,13 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             ],
             facts={
                 **text.extract(self, "kernel", "device", "parameters", "measured", "note"),
+                "traffic": {
+                    name: {
+                        **text.extract(of, "asked", "compulsory", "l2", "memory"),
+                        **text.extract(of, "l1_bytes", "l2_bytes", "ratio", "measured", "text"),
+                    }
+                    for name, of in self.traffic.items()
+                },
                 "models": facts,
             },
         )
@@ -225,6 +236,16 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             "roof_s": self.roofs_s.get(name),
             "below_roof": self.is_below_roof(name),
         }
+
+    def _describe_traffic(self) -> Iterator[str]:
+        for name, traffic in self.traffic.items():
+            yield f"{name}: {traffic.text}" if len(self.traffic) > 1 else traffic.text
+        of, known = self.described, "ld.l2.s32" in self.described.classes
+        if of.l2_bytes and not (of.l2_bandwidth_byte_per_s or known):
+            yield (
+                f"{of.slug} states no l2_bandwidth_byte_per_s: rooflines leave L2 out, and to the"
+                " other models, bytes of L2 cost as much as those of memory"
+            )
 
     def _describe_ranking(self) -> str:
         if all(self.find_published_error(name) is None for name in self):
@@ -267,7 +288,7 @@ def answers_of(
     device = profiler.device
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
-    adapted, unknown = with_known_classes(with_dram_ratio(device, _dram_ratio(launches)), names)
+    adapted, unknown = with_known_classes(device, names)
     asked = build_models([*chosen, "roofline", "roofline-bytes"], adapted)
     found = {
         model.model: answer_or_error(
@@ -287,6 +308,11 @@ def answers_of(
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
+        traffic={
+            each.profile.name: each.profile.traffic
+            for each, _ in launches
+            if each.profile.traffic is not None
+        },
         note=profiler.note,
         has_barriers=BARRIER in names,
         roofs_s={n: float(r.time_s) for n, r in roofs.items() if not isinstance(r, Exception)},
@@ -303,17 +329,6 @@ def answer_or_error(
         return unknown.get((error.field or "").removeprefix("classes."), error)
     except ParameterError as error:
         return error
-
-
-def _dram_ratio(launches: Sequence[tuple[ProfiledKernel, int]]) -> float | None:
-    """Return DRAM's bytes over those that launches access; None where nobody measured it."""
-    known = [
-        ((each.profile.total_bytes or 0.0) * times, each.profile.dram_ratio)
-        for each, times in launches
-        if each.profile.dram_ratio
-    ]
-    accessed = sum(moved / ratio for moved, ratio in known)
-    return sum(moved for moved, _ in known) / accessed if accessed else None
 
 
 def model_names() -> tuple[str, ...]:

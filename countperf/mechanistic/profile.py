@@ -10,14 +10,16 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from countperf.devices.parameters import DeviceParameters, InstructionKind
 from countperf.errors import ModelNotApplicableError, ParameterError
+from countperf.mechanistic.classes import charge_traffic
+from countperf.mechanistic.traffic import Traffic
 from countperf.models.definition import Resource
 from countperf.models.predictions import ParameterValue, Prediction, largest_first
 from countperf.text import ShortRepr
@@ -111,7 +113,7 @@ class KernelProfile(ShortRepr):
     alpha_mem_uncoal: float | None = None
     uncoal_per_mw: float | None = None  # transactions of one uncoalesced memory instruction
     load_bytes_per_sub_group: float | None = None  # bytes that one memory instruction moves
-    gmem_bytes: float | None = None  # bytes of global memory traffic of a sub-group
+    gmem_bytes: float | None = None  # bytes of a sub-group that reach memory
     total_flops: float | None = None  # work of the whole kernel
     total_bytes: float | None = None
     idg: InstructionGraph | None = None  # instructions and dependencies of a sub-group
@@ -131,7 +133,8 @@ class KernelProfile(ShortRepr):
     work: float | None = None
     span: float | None = None
     transactions: float | None = None
-    # bytes that DRAM moved, as measured, over bytes that the kernel accesses in global memory
+    traffic: Traffic | None = None  # bytes that sub-groups ask for, and where they come from
+    # R: bytes that DRAM moved over those that costs of accesses to global memory stand for
     dram_ratio: float | None = None
     # fields (and ``occupancy``) that a profiler measured: where from
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -145,6 +148,16 @@ class KernelProfile(ShortRepr):
         if self.uncoal_per_mw is not None and self.uncoal_per_mw < 1:
             message = f"uncoal_per_mw must be at least 1, not {self.uncoal_per_mw}"
             raise ParameterError(message, parameter="uncoal_per_mw")
+
+    def with_traffic(self, traffic: Traffic, sub_groups: float) -> Self:
+        """Return the profile with the traffic of a launch of so many sub-groups."""
+        return replace(
+            self,
+            traffic=traffic,
+            total_bytes=traffic.memory,
+            gmem_bytes=traffic.memory / sub_groups,
+            dram_ratio=traffic.charge_ratios[0],
+        )
 
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
@@ -278,6 +291,7 @@ class MechanisticModel(ABC):
 
     name: ClassVar[str]  # of the model, without its variant
     charges: ClassVar[frozenset[str]] = frozenset()  # of "barriers" and "divergence"
+    overlaps_caches: ClassVar[bool] = False  # whether caches and memory work at the same time
 
     device: DeviceParameters  # constants of the device
 
@@ -294,11 +308,21 @@ class MechanisticModel(ABC):
     def estimate(self, kernel: ProfiledKernel, /) -> TimeEstimate:
         """Estimate the time of one launch from the kernel's profile."""
 
+    def _charge(self, profile: KernelProfile) -> Self:
+        """Return the model with costs of global memory at the traffic of a kernel."""
+        if profile.dram_ratio is None:
+            return self
+        reaching_l2 = profile.traffic.charge_ratios[1] if profile.traffic is not None else 1.0
+        device = charge_traffic(
+            self.device, profile.dram_ratio, reaching_l2, overlaps=self.overlaps_caches
+        )
+        return replace(self, device=device)
+
     def predict(
         self, kernel: ProfiledKernel, parameters: Mapping[str, ParameterValue] | None = None, /
     ) -> MechanisticPrediction:
         """Predict the time of one launch of a kernel."""
-        estimate = self.estimate(kernel)
+        estimate = self._charge(kernel.profile).estimate(kernel)
         overhead = self.device.launch_overhead_s or 0.0
         breakdown = {name: part for name, part in estimate.breakdown.items() if part}
         if overhead:

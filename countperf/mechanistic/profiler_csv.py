@@ -198,10 +198,10 @@ def with_measured(
     if "total_bytes" in changes:
         moved, marks["gmem_bytes"] = changes["total_bytes"], marks["total_bytes"]
         changes["gmem_bytes"] = moved / sub_groups
-        if profile.total_bytes:
-            ratio = changes["dram_ratio"] = moved / profile.total_bytes
-            unused = "; without effect below 1" if ratio < 1 else ""
-            marks["dram_ratio"] = f"{ratio:.3g}: {marks['total_bytes']}{unused}"
+        if profile.traffic is not None and profile.traffic.asked:
+            traffic = replace(profile.traffic, memory=moved, measured=marks["total_bytes"])
+            changes["traffic"], changes["dram_ratio"] = traffic, traffic.charge_ratios[0]
+            marks["dram_ratio"] = f"{traffic.ratio:.3g}: {marks['total_bytes']}"
     for whole in ("registers_per_work_item", "local_bytes_per_group"):
         if whole in changes:
             changes[whole] = round(changes[whole])

@@ -78,6 +78,7 @@ class RooflineModel(base.MechanisticModel):
     """Roofline over the subsystems of a compute unit, from counts of instructions."""
 
     name: ClassVar[str] = "roofline"
+    overlaps_caches: ClassVar[bool] = True
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""
@@ -99,17 +100,22 @@ class ByteRooflineModel(base.MechanisticModel):
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         r"""Estimate the time, the same for every launch.
 
-        :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula.
+        :math:`\max(F/\pi, Q/\beta)`: Williams, Waterman & Patterson (2009), unnumbered formula; and
+        no less than the bytes that reach L2 take at its bandwidth, where that is stated.
         """
         if kernel.launch.occupancy is not None:
             check_occupancy(kernel.launch.occupancy, self.device)
         flops = kernel.profile.require("total_flops", model=self.model)
         moved = kernel.profile.require("total_bytes", model=self.model)
         peak_flops, bandwidth = self.constant("peak_flops"), self.constant("bandwidth_byte_per_s")
+        bandwidth *= self.device.achievable_bandwidth_share or 1.0
         if flops == 0 and moved == 0:
             message = "the kernel has no work: total_flops and total_bytes are zero"
             raise ParameterError(message, parameter="total_flops")
         compute_s, memory_s = flops / peak_flops, moved / bandwidth
+        traffic, l2_bandwidth = kernel.profile.traffic, self.device.l2_bandwidth_byte_per_s
+        if traffic is not None and l2_bandwidth:
+            memory_s = max(memory_s, traffic.l2 / l2_bandwidth)
         time_s = max(compute_s, memory_s)
         bound: base.Bound = "compute" if compute_s >= memory_s * (1 - _TIE) else "memory"
         intensity = flops / moved if moved else math.inf  # flop/byte, as that of the ridge

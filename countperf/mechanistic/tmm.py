@@ -149,7 +149,8 @@ class TmmModel(base.MechanisticModel):
         items = groups * kernel.launch.work_items_per_group / cores
         scheduled = compute_scheduled_steps(
             work=kernel.profile.require("work", model=model),
-            transactions=kernel.profile.require("transactions", model=model),
+            transactions=kernel.profile.require("transactions", model=model)
+            * (kernel.profile.dram_ratio or 1.0),
             latency_steps=self.constant("latency_steps"),
             work_items_per_core=items,
             num_cores=units * cores,

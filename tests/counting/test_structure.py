@@ -212,6 +212,22 @@ def test_a_pattern_may_depend_on_the_size() -> None:
     assert conflicts(_access(analysis, "store", "t"), {"n": 3}).distribution == ((4, 3),)
 
 
+def test_sixteen_patterns_are_told_apart() -> None:
+    kernel = made(
+        "g<n, i<16, k<16",
+        """
+        t[i] = a[16*g + i]                {id=fetch}
+        ... lbarrier                      {id=wait, dep=fetch}
+        b[g, i] = sum(k, t[i * k])        {dep=wait}
+        """,
+        "a f32 16*n; b f32 n,16; t f32 256 local; n i32",
+    )
+    analysis = analyze_kernel(lp.tag_inames(kernel, {"g": "g.0", "i": "l.0"}))
+    conflicts = bank_conflicts(_access(analysis, "load", "t"), {"n": 3}, sub_group_size=16)
+    # 16 items k apart: two passes for k = 4 and 12, four for 8
+    assert conflicts.distribution == ((1, 3 * 13), (2, 3 * 2), (4, 3))
+
+
 def test_sizes_beyond_enumeration_are_refused_by_name() -> None:
     load = _access(analyze_kernel(applications.trmm()), "load", "a")
     with pytest.raises(CountingError, match="choose smaller parameters"):

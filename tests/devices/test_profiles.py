@@ -97,8 +97,8 @@ def _odd(name: str) -> Any:
 def test_extremes_compile(name: str) -> None:
     answers = predict_all(_odd(name), "nvidia-h100", n=2**20, models=["roofline", "volkov"])
     size = 4 if name == "maximum" else 8
-    # each item reads elements that lie in sectors of their own
-    wanted = (8 * 32 + size) * 2**20 / 3.352e12
+    # each item reads eight elements, whose sectors L1 keeps
+    wanted = (8 * size + size) * 2**20 / 3.352e12
     assert answers.predictions["roofline"].time_s == pytest.approx(wanted, rel=1e-2)
     assert isinstance(answers["volkov"], MechanisticPrediction)
 
@@ -124,7 +124,8 @@ def test_statistics_say_what_data_decides() -> None:
         statistics = {"insn": 1.0, "x": statistic}
         options = {"registers_per_work_item": 16, **more}
         given: Any = {"statistics": statistics, "profile_options": options}
-        return predict_all(masked, H200, n=2**20, models="roofline", **given).total_bytes
+        answers = predict_all(masked, H200, n=2**20, models="roofline", **given)
+        return sum(traffic.asked for traffic in answers.traffic.values())
 
     base = bytes_moved("stride1")
     items = 2**20

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from countperf.devices.parameters import load_device
+from countperf.devices.parameters import InstructionClass, load_device
 from countperf.errors import DeviceParameterError
 from countperf.mechanistic.classes import (
+    charge_traffic,
     kernel_class,
     memory_cost,
-    with_dram_ratio,
     with_known_classes,
 )
 from tests.mechanistic.builders import example_device, make_class
@@ -92,8 +92,40 @@ def test_costs_of_memory_are_those_of_section_6_3(ratio: float, cpi: float, late
     assert (cost.cpi, cost.latency) == pytest.approx((cpi, latency))
 
 
-def test_only_global_memory_changes_and_only_above_one() -> None:
-    changed = with_dram_ratio(K620, 1.5).classes
+def test_only_global_memory_changes_with_the_ratio() -> None:
+    changed = charge_traffic(K620, 1.5).classes
     assert changed["ld.global.s32"].cpi == 27
     assert {**changed, "ld.global.s32": DRAM} == K620.classes
-    assert with_dram_ratio(K620, 0.5) is with_dram_ratio(K620, None) is K620
+
+
+L2 = {"ld.l2.s32": make_class("ld.l2.s32", "memory", 6, 200, "memory")}
+
+
+@pytest.mark.parametrize(
+    ("classes", "more", "reaching_l2", "overlaps", "cpi", "latency"),
+    [
+        # section 6.3: R times the cost of DRAM, and 1 - R times that of L2
+        (L2, {}, 1.0, False, 0.25 * 18 + 0.75 * 6, 0.25 * 440 + 0.75 * 200),
+        (L2, {}, 0.5, False, 0.25 * 18 + 0.25 * 6, 0.25 * 440 + 0.75 * 200),
+        ({}, {"l2_bandwidth_byte_per_s": 116e9}, 1.0, False, 0.25 * 18 + 0.75 * 4.5, 440),
+        ({}, {"l2_bandwidth_byte_per_s": 116e9}, 1.0, True, 4.5, 440),
+        ({}, {"l2_bandwidth_byte_per_s": 58e9}, 1.0, True, 9, 440),
+        ({}, {"l1_bandwidth_byte_per_s": 58e9}, 0.5, True, 9, 440),
+        ({}, {}, 1.0, True, 4.5, 440),
+        ({}, {}, 1.0, False, 18, 440),  # what the second-level cache costs, nothing states
+        ({}, {"achievable_bandwidth_share": 0.5}, 0.25, True, 9, 440),
+    ],
+)
+def test_bytes_of_caches_cost_what_their_bandwidth_says(
+    classes: dict[str, InstructionClass],
+    more: dict[str, float],
+    reaching_l2: float,
+    overlaps: bool,
+    cpi: float,
+    latency: float,
+) -> None:
+    device = K620.with_values(
+        classes={**K620.classes, **classes}, bandwidth_byte_per_s=29e9, **more
+    )
+    cost = charge_traffic(device, 0.25, reaching_l2, overlaps=overlaps).classes["ld.global.s32"]
+    assert (cost.cpi, cost.latency) == pytest.approx((cpi, latency))

@@ -173,13 +173,15 @@ def test_latency_of_saxpy_is_that_of_its_chain() -> None:
 
 def test_rooflines_by_hand(everything: ModelAnswers) -> None:
     answers = everything.predictions
-    # per sub-group: 2 * 16 loads and a store of 18 cycles; 2 * 16 stores and 512 loads of one
-    cycles = max(33 * 18.0, 32 + 512, 256 * 0.375, 32 * 4.5)
+    # per sub-group: 2 * 16 loads and a store of 18 cycles, as far as L2 does not hold the arrays;
+    # 2 * 16 stores and 512 loads of one
     sub_groups = 256 * 256 / 32
+    traffic = 3 * 256**2 * 4
+    ratio = traffic / (33 * 128 * sub_groups)
+    cycles = max(ratio * 33 * 18.0, 32 + 512, 256 * 0.375, 32 * 4.5)
     time_s = sub_groups * cycles / (13 * 1.253e9)
     assert float(answers["roofline"].time_s) == pytest.approx(time_s, rel=1e-12)
-    assert answers["roofline"].bound == "memory"
-    traffic = 33 * 128 * sub_groups
+    assert answers["roofline"].bound == "compute"
     assert float(answers["roofline-bytes"].time_s) == pytest.approx(
         max(2 * 256**3 / 3.5e12, traffic / 224e9), rel=1e-12
     )
@@ -262,7 +264,8 @@ def test_frame_text_and_html_show_the_same_models_and_what_they_lack() -> None:
 def test_what_is_below_the_roofline_or_without_a_cost_of_barriers_is_marked() -> None:
     device = load_device("nvidia-a100")
     costs = {name: cost for name, cost in device.classes.items() if name != "bar.sync"}
-    device = device.with_values(classes=costs)
+    device = device.with_values(classes=costs, l1_bytes_per_compute_unit=0, l2_bytes=0)
+    device = device.with_values(achievable_bandwidth_share=None)
     sizes = dict.fromkeys(SIZES, 512)
     answers = predict_all(matmul(), device, sizes, profile_options=OPTIONS)
     # 4 * (2 * 512**3 / 16 + 512**2) byte take 44 us at the peak, 2 * 512**3 flop less
@@ -285,7 +288,7 @@ def test_all_models_are_ranked_by_published_errors(everything: ModelAnswers) -> 
     ]
     assert ranked[:3] == ["pipeline-rr", "wfg-corrected", "gpumech-gto"]
     assert errors[:-1] == sorted(errors[:-1])  # gpumech-rr is below its roof
-    assert ranked[-2:] == [name for name in ranked if everything.is_below_roof(name)]
+    assert ranked[-1:] == [name for name in ranked if everything.is_below_roof(name)]
     rows = [line.split()[0] for line in text_of(everything).splitlines()[2:17]]
     assert rows == ranked
     models = object_of(everything)["models"]

@@ -148,23 +148,19 @@ def _of(metric: str, unit: str, value: str) -> str:
     return f"{_HEADER}\n{_line(0, MINE, metric, unit, value)}\n"
 
 
-@pytest.mark.parametrize(("moved", "unused"), [(0.75, True), (1.5, False)])
-def test_a_ratio_of_bytes_that_changes_no_cost_says_so(moved: float, unused: bool) -> None:
+@pytest.mark.parametrize("moved", [0.25, 0.75, 1.5])
+def test_a_measured_ratio_takes_the_place_of_the_caches(moved: float) -> None:
     plain = profile_kernel(MATMUL.build(), K620, registers_per_work_item=40)
-    accessed = plain.at(SIZES).profile.total_bytes
-    assert accessed is not None
+    traffic = plain.at(SIZES).profile.traffic
+    assert traffic is not None
     lines = NCU.splitlines()
-    mine = _line(0, MINE, DRAM, "byte", f"{moved * accessed}")
+    mine = _line(0, MINE, DRAM, "byte", f"{moved * traffic.asked}")
     metrics = profiler_csv.parse_profiler_csv("\n".join([*lines[:3], mine, lines[7], ""]))
-    measured = profile_kernel(MATMUL.build(), K620, metrics=metrics)
-    mark = measured.at(SIZES).profile.measured["dram_ratio"]
-    assert mark.startswith(f"{moved:.3g}: dram__bytes.sum")
-    assert mark.endswith("without effect below 1") is unused
-    times = {
-        float(answers_of(profiler, SIZES, ["volkov"]).predictions["volkov"].time_s)
-        for profiler in (plain, measured)
-    }
-    assert (len(times) == 1) is unused
+    profile = profile_kernel(MATMUL.build(), K620, metrics=metrics).at(SIZES).profile
+    assert profile.measured["dram_ratio"] == f"{moved:.3g}: dram__bytes.sum"
+    assert profile.traffic is not None
+    assert (profile.traffic.ratio, profile.dram_ratio) == pytest.approx((moved, moved))
+    assert "measured (dram__bytes.sum)" in profile.traffic.text
 
 
 _TWICE = f"{_of(DRAM, 'byte', '3')}{_line(1, MINE, DRAM, 'byte', '4')}".replace(

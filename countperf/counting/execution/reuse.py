@@ -128,7 +128,7 @@ def _find_reuse_path(
     lines, steps = ONE, list[_WalkedStep]()
     copies: _Copies | None = None
     for stride in order:
-        extent = _extent(scope, stride)
+        extent = find_extent(scope, stride)
         if extent == ONE:
             continue
         if extent is None or stride.stride is None:
@@ -156,7 +156,7 @@ def _on_pairs(
     return _Copies(loop, number, pairs) if step < _PAIR_BYTES else None
 
 
-def _extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
+def find_extent(scope: Scope, along: AxisStride) -> QuasiPolynomial | None:
     """Return how long an axis or a loop is at most; None where data decides."""
     if along.axis is None:
         return scope.domains.find_length(along.iname or "")
