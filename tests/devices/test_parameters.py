@@ -47,8 +47,10 @@ def test_numbers_are_required_by_name_and_have_units() -> None:
     assert set(UNITS) == set(DeviceParameters.model_fields) - kinds - tables
 
 
-ZERO_IS_FINE = {"launch_overhead_s", "local_reserved_bytes_per_group", "cpi_mem_instr"}
-ZERO_IS_FINE |= {"l1_bytes_per_compute_unit", "l2_bytes"}
+ZERO_IS_FINE = {
+    *("launch_overhead_s", "local_reserved_bytes_per_group", "cpi_mem_instr"),
+    *("l1_bytes_per_compute_unit", "l2_bytes"),
+}
 _IMPOSSIBLE: list[tuple[Any, dict[str, Any], str]] = [
     *((declare_device, {name: value}, name) for name in UNITS for value in (-1, math.nan, "3")),
     (declare_device, {"coarse_registers": (21, 0)}, "coarse_registers[1]"),
