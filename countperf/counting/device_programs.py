@@ -242,7 +242,7 @@ def positions_of(kernel: Any) -> dict[str, Position]:
     return positions
 
 
-def find_written(kernel: Any, instruction: Any) -> frozenset[str]:
+def list_assigned_names(kernel: Any, instruction: Any) -> frozenset[str]:
     """Return the variables that an instruction changes: those assigned, and their aliases."""
     names = set(instruction.assignee_var_names())
     temporaries = kernel.temporary_variables
@@ -260,7 +260,7 @@ def _record(kernel: Any, instruction: Any, regions: tuple[Loop, ...]) -> None:
         for name in instruction.dependency_names():
             mapper.subscripts[name] = {(instruction.id,), ()}
     for region in regions:
-        region.written |= find_written(kernel, instruction)
+        region.written |= list_assigned_names(kernel, instruction)
         for name, subscripts in mapper.subscripts.items():
             region.subscripts.setdefault(name, set()).update(subscripts)
             region.accessing.setdefault(name, []).append(instruction)

@@ -49,8 +49,7 @@ def expand_program(
 
     With registers, accesses are those that a compiler leaves.
     """
-    writer = _Writer(program, parameters, sub_group_size, number)
-    writer.uses_registers = uses_registers
+    writer = _Writer(program, parameters, sub_group_size, number, uses_registers=uses_registers)
     return writer.expand(max_instructions)
 
 
@@ -58,9 +57,15 @@ class _Writer:
     """Writes the instructions of one sub-group of a typical work group out, at given sizes."""
 
     def __init__(
-        self, program: KernelProgram, parameters: Sizes, sub_group_size: int, number: int
+        self,
+        program: KernelProgram,
+        parameters: Sizes,
+        sub_group_size: int,
+        number: int,
+        *,
+        uses_registers: bool,
     ) -> None:
-        self.uses_registers = False
+        self.uses_registers = uses_registers
         self.program = program
         self.sub_group_size = sub_group_size
         # what does not change: sizes, host loops, groups, and the indices of the first work item

@@ -278,7 +278,7 @@ AccessPlace: TypeAlias = tuple[str, MemoryAccess]  # id of the instruction, and 
 
 @dataclass(frozen=True, slots=True)
 class LeftAccess(ShortRepr):
-    """What a compiler leaves of an access of an instruction."""
+    """Executions of an access that a compiler leaves in an instruction."""
 
     number: int  # how often one execution has it
     loops: frozenset[str]  # loops that it is executed once for, no more in every iteration
@@ -312,7 +312,7 @@ class KernelProgram(ShortRepr):
 
     @cached_property
     def left_accesses(self) -> dict[AccessPlace, tuple[LeftAccess, ...]]:
-        """What a compiler leaves of accesses: others find their values in registers."""
+        """Accesses that a compiler leaves, by place; others find their values in registers."""
         left: dict[AccessPlace, list[LeftAccess]] = {}
         tally, domains = self.prepared.tally("compiled"), self.domains
         for launch in self.prepared.launches():

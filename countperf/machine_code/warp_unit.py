@@ -71,7 +71,7 @@ class WarpState:
             if _NUMBER.match(operand):
                 return lanes_of(int(operand, 0))
             is_data = _OTHER_BANK.match(operand) is not None
-            return _UNKNOWN if is_data else self.make_unfollowed(operand)
+            return _UNKNOWN if is_data else self.make_opaque_lanes(operand)
         if match["constant"]:
             value = self._constant(int(match["place"], 16), operand)
         else:
@@ -86,7 +86,7 @@ class WarpState:
             taken = taken >> 16
         return np.where(known, taken, value)
 
-    def make_unfollowed(self, name: str) -> Lanes:
+    def make_opaque_lanes(self, name: str) -> Lanes:
         """Return a value that an instruction makes that is not followed."""
         if name not in self.unfollowed:
             self.unfollowed.append(name)
@@ -99,7 +99,7 @@ class WarpState:
     def _constant(self, offset: int, operand: str) -> Lanes:
         word = offset & ~3
         if word not in self.constants:
-            return self.make_unfollowed(operand)
+            return self.make_opaque_lanes(operand)
         value = self.constants[word]
         return _UNKNOWN if value is None else lanes_of(value >> 8 * (offset - word))
 
@@ -108,7 +108,7 @@ class WarpState:
             return lanes_of(_FIXED[name])
         if name.startswith("SR"):
             lanes = self.special.get(name)
-            return self.make_unfollowed(name) if lanes is None else lanes
+            return self.make_opaque_lanes(name) if lanes is None else lanes
         return self.registers.get(name, lanes_of(0))
 
     def write(self, name: str, value: Lanes, active: Bits) -> None:
@@ -299,7 +299,7 @@ def _forget(ins: SassInstruction, state: WarpState) -> Lanes:
     if ins.name.startswith("flop.") or ins.is_data:
         return _UNKNOWN
     texts = (*ins.reads, *(operand for operand in ins.operands if "c[" in operand))
-    lost = state.make_unfollowed(ins.opcode)
+    lost = state.make_opaque_lanes(ins.opcode)
     return join_lanes(lost, lost, *map(state.read, texts))
 
 
@@ -357,7 +357,7 @@ def _whole(operand: str, state: WarpState) -> tuple[Lanes, Lanes, Lanes]:
     elif text[0] in "RUc":
         low, high = state.read(text), state.read(upper_of(text))
     else:
-        low = high = state.make_unfollowed(operand)
+        low = high = state.make_opaque_lanes(operand)
     value = _pair(low, high)
     return -value if operand[0] == "-" else value, low, high
 
@@ -391,7 +391,7 @@ def _add(ins: SassInstruction, state: WarpState) -> Results:
     is_simple = len([text for text in added if text not in ("RZ", "URZ")]) <= 2
     is_simple = is_simple and not any("-" in text for text in added)
     is_simple = is_simple and all(name in ("PT", "UPT") for name in carries[1:])
-    carried = join_lanes(raw >> 32, *terms) if is_simple else state.make_unfollowed("a carry")
+    carried = join_lanes(raw >> 32, *terms) if is_simple else state.make_opaque_lanes("a carry")
     results = {register_of(name): join_lanes(raw, *terms)} | dict.fromkeys(carries, carried)
     if ".CC" in name:
         results["CC"] = carried

@@ -570,7 +570,7 @@ def with_graph(profiled: ProfiledKernel, graph: InstructionGraph, most: int) -> 
     )
     traffic, before = profile.traffic, count_charged_bits(profiled.profile.alpha)
     if traffic is not None and before:
-        traffic = traffic.scale_asked(count_charged_bits(profile.alpha) / before)
+        traffic = traffic.scale_requests(count_charged_bits(profile.alpha) / before)
         sub_groups = traffic.memory / (profile.gmem_bytes or 1.0) if traffic.memory else 1.0
         profile = profile.with_traffic(traffic, sub_groups)
     return ProfiledKernel(profile=profile, launch=profiled.launch)

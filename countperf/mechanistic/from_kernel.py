@@ -94,7 +94,7 @@ class ProgramAtSizes:
         items = self.program.grid.group_size * self.groups * self.launches
         barriers = Fraction(self.program.barriers.evaluate(self.values)) / items
         instructions = self._instructions()
-        self._note_asked(instructions)
+        self._note_requests(instructions)
         graphs, is_shortened = self._graphs({each.node: each.name for each in instructions})
         every: dict[str, Fraction] = defaultdict(Fraction)
         for each in instructions:
@@ -150,7 +150,7 @@ class ProgramAtSizes:
         self._leave_registers(instructions)
         return instructions
 
-    def _note_asked(self, instructions: Sequence[_Instruction]) -> None:
+    def _note_requests(self, instructions: Sequence[_Instruction]) -> None:
         for each in instructions:
             if isinstance(each.node.key, MemoryAccess) and each.cost is not None:
                 moved = each.mean * each.cost.bytes_moved * self.sub_groups
@@ -184,9 +184,9 @@ class ProgramAtSizes:
 
     def _graphs(self, names: Mapping[code.Node, str]) -> tuple[list[base.InstructionGraph], bool]:
         """Return a graph of all sub-groups, or one of each; and whether they are no whole ones."""
-        options = {"sub_group_size": self.sub_group_size, "max_instructions": self.max_instructions}
-        options["uses_registers"] = True
-        expand = partial(expand_program, self.program, self.values, **options)
+        options: Any = {"max_instructions": self.max_instructions, "uses_registers": True}
+        size = self.sub_group_size
+        expand = partial(expand_program, self.program, self.values, sub_group_size=size, **options)
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
         differ = any(self.program.depends_on_lane(position) for position in places)
         first = expand(number=0)

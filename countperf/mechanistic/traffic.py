@@ -74,7 +74,7 @@ class Traffic(ShortRepr):
             parts.append(f"{format_quantity(self.memory, 'B')} from memory")
         return f"memory bytes: {', '.join(parts)}"
 
-    def scale_asked(self, factor: float) -> Traffic:
+    def scale_requests(self, factor: float) -> Traffic:
         """Return the traffic where machine code asks for more or fewer bytes."""
         asked, charged = factor * self.asked, factor * self.charged
         memory = self.memory if self.measured else min(self.memory, asked)
@@ -303,7 +303,7 @@ def _find_extent(access: AccessAnalysis, values: Mapping[str, int]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a window has of an access."""
+    """Part of an access that a window of time executes."""
 
     walk: _Addresses
     steps: Steps

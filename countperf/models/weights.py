@@ -491,7 +491,7 @@ class CostFunction(ShortRepr, FieldsAlone):
 
     @cached_property
     def _properties(self) -> list[list[str]]:
-        """What each column is a sum of; nothing where the kernel has none."""
+        """Names that each column sums up; empty where the kernel has none."""
         charging = [(name, self.weights.function.columns_of(name)) for name in self.vector]
         return [
             [feature]

@@ -61,13 +61,13 @@ def summary(options: Options, progress: Progress) -> str:
     wrong = [f"  {name}: {verdict}" for name, verdict in checks.items() if verdict != "right"]
     if checks:
         lines += [f"kernels: {len(checks) - len(wrong)} right, {len(wrong)} not", *wrong[:20]]
-    lines += _written(Characterization, options.folder / "characterization.json")
+    lines += _read_result(Characterization, options.folder / "characterization.json")
     for evaluation in sorted((options.folder / "fits").glob("*/evaluation.json")):
         parts = Evaluation.read_file(evaluation).by_purpose()
         lines += ["", *(part.lay_out().text() for name, part in parts.items() if name != "variant")]
-        lines += _written(RankingEvaluation, evaluation.with_name("ranking.json"))
+        lines += _read_result(RankingEvaluation, evaluation.with_name("ranking.json"))
     return "\n".join(lines)
 
 
-def _written(kind: type[Characterization | RankingEvaluation], path: Path) -> list[str]:
+def _read_result(kind: type[Characterization | RankingEvaluation], path: Path) -> list[str]:
     return ["", kind.read_file(path).lay_out().text()] if path.exists() else []

@@ -58,7 +58,7 @@ def test_saxpy() -> None:
     assert not profile.idg_is_sample
 
 
-def _find_asked(profile: KernelProfile, sub_groups: float) -> float:
+def _find_requests(profile: KernelProfile, sub_groups: float) -> float:
     """Return what a sub-group asks for, byte."""
     assert profile.traffic is not None
     return profile.traffic.asked / sub_groups
@@ -70,7 +70,7 @@ def test_transposition_touches_one_line_or_one_for_each_item() -> None:
     assert dict(profile.alpha) == {"load.global.32": 1, "store.global.32.x8": 1}
     assert (profile.alpha_mem_coal, profile.alpha_mem_uncoal) == (1, 1)
     assert profile.uncoal_per_mw == 32
-    assert _find_asked(profile, 256 * 256 / 32) == 128 + 32 * 32
+    assert _find_requests(profile, 256 * 256 / 32) == 128 + 32 * 32
     assert profile.transactions == (1 + 32) * 256 * 256 / 32
     assert profile.ins_issued == 2 + 31
     # a CPU moves lines
@@ -85,7 +85,7 @@ def test_neighbors_of_a_stencil_reach_into_the_next_line() -> None:
     # x[i] fills four sectors, x[i+1] and x[i+2] reach into a fifth
     loads = {"load.global.32": 1, "load.global.32.x1.25": 2}
     assert dict(profile.alpha) == {**loads, "add.f32": 2, "store.global.32": 1}
-    assert _find_asked(profile, 256 / 32) == 128 + 160 + 160 + 128
+    assert _find_requests(profile, 256 / 32) == 128 + 160 + 160 + 128
     assert (profile.alpha_mem_coal, profile.alpha_mem_uncoal) == (2, 2)
     assert profile.uncoal_per_mw == 2  # two lines where one would do
 

@@ -293,8 +293,8 @@ def test_machine_code_that_asks_for_less_has_less_traffic() -> None:
     traffic = Traffic(asked=100, compulsory=20, l2=60, memory=30, charged=200, l2_bytes=1)
     assert traffic.ratio == 0.3
     assert traffic.charge_ratios == (0.15, 0.3)
-    assert traffic.scale_asked(0.5).ratio == 0.6
-    assert traffic.scale_asked(0.25).memory == 25
+    assert traffic.scale_requests(0.5).ratio == 0.6
+    assert traffic.scale_requests(0.25).memory == 25
 
 
 _Times = dict[tuple[str, str], list[tuple[float, float]]]  # byte and s by device and operation

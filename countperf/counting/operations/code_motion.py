@@ -40,7 +40,9 @@ class Hoisting:
         }
         return frozenset(program.written - private)
 
-    def find_loops_left(self, point: Point, names: frozenset[str], *, speculated: bool) -> Moved:
+    def find_hoisting_loops(
+        self, point: Point, names: frozenset[str], *, speculated: bool
+    ) -> Moved:
         """Return the loops that leave a value alone, from the inside out (rules 4, 5 and 7)."""
         loops: list[str] = []
         is_sequential = False

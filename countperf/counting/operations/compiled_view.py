@@ -136,7 +136,7 @@ class CompiledCounter(SourceCounter):
                 result = super().tally(instruction)
                 self._assign(instruction)
             except CountingError:
-                self._values.assign(programs.find_written(self.kernel, instruction))
+                self._values.assign(programs.list_assigned_names(self.kernel, instruction))
                 raise
         return result
 
@@ -169,7 +169,7 @@ class CompiledCounter(SourceCounter):
             self._pass(self._position.events)
             if reached != instruction.id:
                 skipped = self.kernel.id_to_insn[reached]
-                self._values.assign(programs.find_written(self.kernel, skipped))
+                self._values.assign(programs.list_assigned_names(self.kernel, skipped))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
 
     def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
@@ -189,7 +189,7 @@ class CompiledCounter(SourceCounter):
         point = self._point
         region = self._straight_region(self._position.regions)
         source, is_certain = self._value, not point.guards or instruction.id in self._sunk
-        self._values.assign(programs.find_written(self.kernel, instruction))
+        self._values.assign(programs.list_assigned_names(self.kernel, instruction))
         for assignee, name in zip(instruction.assignees, names, strict=True):
             if self._address_space(self._variable(name)) is not None:
                 stored = self._load_value(name, list_subscripts(assignee))
@@ -212,7 +212,7 @@ class CompiledCounter(SourceCounter):
 
     # --- where things are executed
 
-    def _find_loops_left(self, key: Key) -> Moved:
+    def _find_hoisting_loops(self, key: Key) -> Moved:
         names = self._names or frozenset()
         if isinstance(key, MemoryAccess) and key.array in self._position.regions[0].written:
             moved = self._hoisting.find_accumulator_loops(self._point, key)
@@ -220,7 +220,7 @@ class CompiledCounter(SourceCounter):
         return self._move_out(names | self._pins, speculated=self._is_speculated)
 
     def _move_out(self, names: frozenset[str], *, speculated: bool) -> Moved:
-        return self._hoisting.find_loops_left(self._point, names, speculated=speculated)
+        return self._hoisting.find_hoisting_loops(self._point, names, speculated=speculated)
 
     def _straight_region(self, regions: Sequence[programs.Loop]) -> programs.Loop:
         """Return the innermost loop that is one, not unrolled: straight-line code is its body."""

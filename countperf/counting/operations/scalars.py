@@ -170,10 +170,10 @@ class InstructionCounter(RefusingMapper):
     def _add(self, key: Key, number: Number = 1) -> None:
         if not number or (isinstance(key, Operation) and self._in_index):
             return
-        entry = (key, (*self._cases, *self._find_loops_left(key)))
+        entry = (key, (*self._cases, *self._find_hoisting_loops(key)))
         self._tally[entry] = self._tally.get(entry, 0) + number * self._factor
 
-    def _find_loops_left(self, key: Key) -> tuple[FirstIteration] | tuple[()]:  # noqa: ARG002
+    def _find_hoisting_loops(self, key: Key) -> tuple[FirstIteration] | tuple[()]:  # noqa: ARG002
         """Return the loops that a key is moved out of, if any."""
         return ()
 
