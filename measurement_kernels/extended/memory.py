@@ -247,8 +247,8 @@ def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) ->
 
 # --- accesses of each element beside arithmetic, from a tenth to ten times what takes as long
 #
-# Kernels of the other classes spend nearly all of their time either in the core or in memory, and do
-# not show whether the two overlap.
+# Kernels of the other classes spend nearly all of their time either in the core or in memory, and
+# do not show whether the two overlap.
 
 _STEPS = (2, 8, 32, 128)
 _MIXED = {

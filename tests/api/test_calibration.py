@@ -120,7 +120,8 @@ def test_weights_that_ship_are_kept_if_they_predict_better_and_memory_is_to_be_a
     monkeypatch.setattr(calibrating, "_load_shipped", lambda *_: {})
     calibrated = partial(calibrate, device=pocl, minutes=10.0, name="test")
     (model,) = calibrated(store=tmp_path / "c.jsonl", busy=True).models
-    assert (path := model.path) is not None
+    path = model.path
+    assert path is not None
     made = WeightSet.read_file(path)
     assert made.source is not None
     assert len(made.source.memory_s) == 2
