@@ -153,7 +153,9 @@ def sweep(
         launches = profiler.launches_at(sizes)
         profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     swept = sweeping.sweep(profiled, profiler.device, over=over, values=values, models=models)
-    swept = replace(swept, note=profiler.note)
+    traffic = profiled.profile.traffic
+    said = f"at each value, {traffic.text}" if traffic is not None else ""
+    swept = replace(swept, note="\n".join(filter(None, [profiler.note, said])))
     if unused is None:
         return swept
     given = statistics or options.get("statistics")

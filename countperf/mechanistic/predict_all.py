@@ -216,6 +216,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
                     name: {
                         **text.extract(of, "asked", "compulsory", "l2", "memory"),
                         **text.extract(of, "l1_bytes", "l2_bytes", "ratio", "measured", "text"),
+                        **text.extract(of, "resident", "assumptions"),
                     }
                     for name, of in self.traffic.items()
                 },

@@ -300,6 +300,10 @@ class MechanisticModel(ABC):
         """Name of the model, with its variant."""
         return self.name
 
+    def list_charges(self) -> frozenset[str]:
+        """Return what the model charges of barriers and divergence."""
+        return self.charges
+
     def constant(self, name: str) -> float:
         """Return a number of the device that the model cannot do without."""
         return self.device.require(name, model=self.model)
@@ -378,5 +382,5 @@ class MechanisticModel(ABC):
         there = {"barriers": has_barriers, "divergence": len({*(profile.sub_group_idgs or ())}) > 1}
         cost = classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
-        charged = self.charges - {"barriers"} if is_free else self.charges
+        charged = self.list_charges() - ({"barriers"} if is_free else set())
         return {name for name, is_there in there.items() if is_there} - charged
