@@ -159,6 +159,12 @@ class KernelProfile(ShortRepr):
             dram_ratio=traffic.charge_ratios[0],
         )
 
+    @property
+    def bytes_by_roof(self) -> dict[str, float]:
+        """Bytes that sub-groups ask for (L1), that reach L2, and that reach memory, as known."""
+        found = {} if self.traffic is None else {"L1": self.traffic.asked, "L2": self.traffic.l2}
+        return {**found, "memory": self.total_bytes or 0.0}
+
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
         if (value := getattr(self, name)) in (None, {}):
