@@ -43,8 +43,9 @@ class HostCode(Launches):
     """The launches of a translation unit through OpenCL."""
 
     @classmethod
+    @lru_cache(maxsize=32)
     def of(cls, unit: Any) -> HostCode:
-        """Generate the code of a translation unit."""
+        """Generate the code of a translation unit, once for its key and for what is followed."""
         unit = retarget(unit)
         return cls(generate_for_target(unit), describe_kernel(unit))
 
