@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, PositiveFloat
 
 from countperf import errors
 from countperf.documents import Part
@@ -225,6 +225,7 @@ class MeasurementSource(Part):
     families: tuple[str, ...]  # families of measurement kernels
     protocol: str  # how and when they were measured
     recorded_at: str
+    memory_s: tuple[PositiveFloat, ...] = ()  # copies of 2 MiB in the last cache, in memory, s
 
 
 DERIVED = "unit"  # unit of a weight of a derived feature, in documents: the feature itself

@@ -10,11 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from countperf.cli import parser
+from countperf.cli.commands import COMMANDS, EXAMPLES
 from countperf.counting.vector import PropertyVector
 from countperf.devices.discovery import find_device
+from countperf.devices.parameters import available_devices
 from countperf.errors import DeviceError
 from countperf.machine_code.tools import find_objdump
 from countperf.models.fitting.fit_model import fit
+from countperf.models.library import list_fits
 from tests.cli.conftest import Run
 from tests.models.fitting.builders import KERNELS, SIZES, TEST_KERNEL, MadeUpKernel, measure
 
@@ -120,6 +124,18 @@ def test_what_cannot_be_done_is_an_error_in_one_line(
 )
 def test_wrong_usage_exits_with_2(command: str, more: list[str], run: Run) -> None:
     assert "usage" in run(command, *more, status=2).err
+
+
+def test_help_has_two_uses_of_each_command_that_parse() -> None:
+    assert {*EXAMPLES} == {*COMMANDS}
+    known = {*available_devices(), *list_fits()}
+    for command, uses in EXAMPLES.items():
+        for use in uses:
+            words = shlex.split(use)
+            options = parser().parse_args([command, *words])
+            assert options.command == command
+            slugs = {w for w in words if re.match(r"(nvidia|amd|pocl|intel)-", w)}
+            assert slugs <= known
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,7 @@ def measurement_source(cases: Sequence[Observation], header: Header) -> function
         families=tuple(dict.fromkeys(case.family for case in cases)),
         protocol=header.protocol.name,
         recorded_at=header.environment.recorded_at,
+        memory_s=header.environment.memory_s,
     )
 
 
