@@ -36,8 +36,8 @@ _SPACE = "space parameters --statistics --weights --force --model --longest --de
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OF_SPACE = {
     "parameters": _ONE_SIZE,
-    "--model": "model whose weights predict variants, by counts; by default the structural one"
-    " (no compiled code is read)",
+    "--model": "model whose weights predict all variants; by default compiled where device and"
+    " compiler are here, for the 64 most promising by counts, else structural",
 }
 _JUDGING = {"choices": ("test", "application", "variant")}
 _OF_CATALOGUE = {
