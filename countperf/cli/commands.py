@@ -198,9 +198,11 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command(
         "fit",
         "compare all models on measured kernels: as published, scaled and fitted",
-        f"measurements --model --level --purpose --kernel --timing --registers {_CODE} --output",
+        "measurements --model --level --purpose --kernel --timing --statistics --on --registers"
+        f" {_CODE} --output",
         {
             **_ANALYSIS,
+            "--on": "described device in the place of that of the measurements or of --timing",
             "measurements": {
                 "help": "devices with a shipped fit (default: all), or campaigns' files (.jsonl)",
                 "nargs": "*",

@@ -21,7 +21,7 @@ from countperf.cli.common import pick_options, say, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
-from countperf.measuring import MeasurementSet, Timing
+from countperf.measuring import MeasurementSet
 from countperf.models import library
 from countperf.models.fitting.fit_model import FitResult
 from countperf.store import check_writable, read_content
@@ -144,9 +144,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def run_compare(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
-    devices = options.measurements or list(list_measured_devices())
-    if options.kernel and not options.measurements and options.timing:
-        devices = [Timing.read_file(options.timing).device.slug]
+    is_own = options.kernel is not None or options.timing is not None
+    devices = options.measurements or ([None] if is_own else list(list_measured_devices()))
     if not devices:
         mend = "name a campaign's file, such as runs/mine.jsonl"
         message = f"no measurements of any device came with this installation; {mend}"
@@ -162,6 +161,7 @@ def run_compare(options: argparse.Namespace) -> None:
     comparisons = [
         compare(
             device,
+            device=options.document,
             models=models,
             kernel=options.kernel,
             timing=options.timing,

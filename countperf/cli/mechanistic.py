@@ -33,7 +33,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     if options.model is None:
         return [ALL] if options.document is not None else None
     names = _names(options.model)
-    known = {ALL, *model_names()}
+    known = {ALL, *model_names(variants=True)}
     if options.document is None and not known & set(names):
         return None
     choose_models(names)  # raises if one is no mechanistic model
@@ -60,9 +60,17 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         _explain_steps(options)
         return True
     said = "is for fitted weights; leave it out, or name weights in --model"
-    _refuse(options, said, *_OF_WEIGHTS, "instruction_counts", "incomplete_ok", "force", "level")
+    of_weights = [name for name in _OF_WEIGHTS if name != "against_kernel"]
+    _refuse(options, said, *of_weights, "instruction_counts", "incomplete_ok", "force", "level")
     check_outputs(options.figure)
     device = _describe_device(options, "weights", "device")
+    if options.against_kernel:
+        _refuse(options, "is for one kernel; leave it or --against-kernel out", *_OF_ONE_KERNEL)
+        kernels, given = (options.kernel, options.against_kernel), profile_options(options)
+        sizes = as_dict(options.parameters)
+        found = api.find_crossover(*kernels, device, sizes, models=models, profile_options=given)
+        show(options, found.lay_out())
+        return True
     sizes = points(options.parameters)
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
@@ -130,6 +138,7 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+_OF_ONE_KERNEL = ("figure", "metrics", "sass")
 _OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
 
 

@@ -299,7 +299,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--kernel": value(
         "KERNEL",
-        "errors on a kernel of yours instead; by default on the device of --timing",
+        "errors on a kernel of yours instead, from its times alone: which model to trust for it",
     ),
     "--timing": value("FILE", "times of --kernel, of countperf time KERNEL n=... --output FILE"),
     "--arguments": value(

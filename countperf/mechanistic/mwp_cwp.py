@@ -163,6 +163,11 @@ class MwpCwpModel(base.MechanisticModel):
 
     case_rule: CaseRule = "text"
 
+    @property
+    def model(self) -> str:
+        """``"mwp-cwp"``, with ``"-printed"`` where Eq. (23) holds as printed."""
+        return "mwp-cwp" if self.case_rule == "text" else "mwp-cwp-printed"
+
     def inputs(self, kernel: base.ProfiledKernel) -> MwpCwpInputs:
         """Collect the model's parameters."""
         device, model, profile = self.device, self.model, kernel.profile
