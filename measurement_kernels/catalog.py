@@ -63,9 +63,10 @@ def _kernels(purpose: Purpose | None, collection: Collection | None) -> dict[str
 
 
 def _named(name: str) -> dict[str, CatalogEntry]:
-    """Return the kernels among which a name is looked up."""
+    """Return the kernels among which a name is looked up: the fewest that have its family."""
+    family = name.partition("/")[0]
     for some in (_paper, _measured):
-        if name in some():
+        if any(each.family == family for each in some().values()):
             return some()
     if name.startswith(VARIANTS_PREFIX):
         return _variants()

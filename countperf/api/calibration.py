@@ -22,7 +22,7 @@ from countperf.devices.identity import available_cores, choose_caches, memory_hi
 from countperf.errors import MeasurementError, option
 from countperf.measuring import KernelCase, Measurement, MeasurementSet, size_choice
 from countperf.measuring.campaign import measure, rewrite_file
-from countperf.measuring.runner import CALIBRATION, KernelRunner
+from countperf.measuring.runner import CALIBRATION, PROBES, KernelRunner, MemoryState
 from countperf.models import library
 from countperf.models.fitting import prior
 from countperf.models.fitting.fit_model import observations_of
@@ -40,6 +40,7 @@ from measurement_kernels.entry import CatalogEntry
 LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
 _MOST_UNSETTLED = 1 / 3  # share of cases from which on the machine counts as busy
+_SLOW_MEMORY = 1.5  # times of copies over those of a fit from which on memory is not as usual
 _FIRST_CASES = 12  # from which on a busy machine is noticed before the time is over
 _FEWEST_KERNELS = 8
 _FIT_S = 5.0
@@ -129,6 +130,9 @@ def calibrate(
         deadline=began + 60.0 * minutes,
         minutes=minutes,
     )
+    shipped = _load_shipped(chosen, task.caches)
+    if not busy:
+        _require_usual_memory(task.runner, shipped)
     cases = _list_cases(task, prior.load_shipped_choice().kernels)
     if not busy:
         forget_unsettled(task.store)
@@ -141,13 +145,12 @@ def calibrate(
             without_code = str(error)
     if not busy:
         measured = measured.select(_is_settled)
-    shipped = _load_shipped(chosen, task.caches)
-    models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
+    stored, models = _fit_all(task, measured, devices, shipped, plain, busy=busy)
     near = [weights.device for weights in shipped.values()]
     near = near or [one.device for model in devices.models for one in model.devices]
     near.sort(key=lambda identity: not prior.is_alike(identity, chosen.identity))
     return prior.CalibrationResult(
-        name=f"{OWN}{models[0].path.parent.name}",
+        name=stored,
         device=chosen.identity,
         known=tuple(dict.fromkeys(identity.slug for identity in near)),
         is_kin=any(prior.is_alike(identity, chosen.identity) for identity in near),
@@ -162,6 +165,19 @@ def calibrate(
         is_complete={case.name for case in cases}
         <= {e.case for e in (*measured.measurements, *measured.failures)},
     )
+
+
+def _require_usual_memory(runner: KernelRunner, shipped: Mapping[str, WeightSet]) -> None:
+    """Refuse to calibrate while memory is far slower than when the weights that ship were made."""
+    now_s = runner.probe_memory(PROBES)
+    for weights in shipped.values():
+        usual = MemoryState(weights.source.memory_s if weights.source else ())
+        if (slowness := usual.slowness(now_s)) > _SLOW_MEMORY:
+            raise MeasurementError(
+                f"memory is {slowness:.1f} times slower than when the weights that ship,"
+                f" {weights.name}, were measured: other programs or machines use it; wait and"
+                f" calibrate again, or pass {option('busy', 'True')}"
+            )
 
 
 def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) -> MeasurementSet:
@@ -225,8 +241,11 @@ def _fit_all(
     name: str,
     *,
     busy: bool,
-) -> tuple[prior.CalibratedModel, ...]:
-    """Fit each model and store its weights, that which reads code first."""
+) -> tuple[str, tuple[prior.CalibratedModel, ...]]:
+    """Fit each model, that which reads code first; store all if it beats the weights that ship.
+
+    Returned is the name of the weights that are better, too.
+    """
     observations = observations_of(measured)
     noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
     kernels = len({case.kernel for case in observations})
@@ -253,9 +272,23 @@ def _fit_all(
         source = WeightSet.read_file(path).source
         return source is not None and source.protocol == CALIBRATION.name
 
-    stored, _ = library.store_own_fit(*(w for _, w in made), name=name, replace=is_calibrated)
-    fit = library.find_fit(stored)
-    assert fit is not None
+    usual = {
+        model.kind: prior.find_error(shipped[model.kind], observations)
+        for model, _ in made
+        if model.kind in shipped
+    }
+    first, weights = made[0]
+    own_error = weights.quality and weights.quality.held_out_error
+    known_error = usual.get(first.kind)
+    is_better = known_error is None or own_error is None or own_error < known_error
+    paths: Mapping[str, Path] = {}
+    if not is_better:
+        stored = shipped[first.kind].name
+    else:
+        stored, _ = library.store_own_fit(*(w for _, w in made), name=name, replace=is_calibrated)
+        fit = library.find_fit(stored)
+        assert fit is not None
+        paths = fit.models
     models: list[prior.CalibratedModel] = []
     for model, weights in made:
         # beside calibrations of other devices after as many kernels
@@ -266,13 +299,14 @@ def _fit_all(
             prior.CalibratedModel(
                 model=weights.model,
                 weights=weights,
-                path=fit.models[model.kind],
+                path=paths.get(model.kind),
                 held_out_error=error,
+                shipped_error=usual.get(model.kind),
                 factor=factor,
                 expected_error=expected and factor * expected.typical_error,
             )
         )
-    return tuple(models)
+    return stored, tuple(models)
 
 
 def _load_shipped(device: Device, caches: hierarchy.CountedCaches) -> dict[str, WeightSet]:

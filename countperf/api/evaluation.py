@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from countperf import errors
-from countperf.api.catalogue import add_missing_code, with_field
+from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel, table_kernels
 from countperf.api.mechanistic_models import predict_all, profiler_of
@@ -34,7 +34,7 @@ from countperf.mechanistic.from_kernel import KernelProfiler
 from countperf.mechanistic.predict_all import ALL, model_names
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.models import metrics
-from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
+from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition, Objective
 from countperf.models.fitting import fit_model
 from countperf.models.library import fits_folders, fits_for
 from countperf.models.metrics import Evaluation
@@ -44,7 +44,8 @@ from countperf.sizes import checks_keywords
 from countperf.steps import report, step_through
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
-from measurement_kernels.catalog import entry
+from measurement_kernels.catalog import entry, families
+from measurement_kernels.entry import COLLECTIONS, Collection
 
 _Judged = TypeVar("_Judged")
 
@@ -52,6 +53,30 @@ _Judged = TypeVar("_Judged")
 def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
     """Return measurements, read from their file if a path is given; errors as `read_file`."""
     return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
+
+
+def select_collections(
+    measurements: MeasurementSet | Path | str, collections: Sequence[Collection]
+) -> MeasurementSet:
+    """Return the measured kernels of some collections, or all if none is named.
+
+    Variants, and applications listed with the paper's kernels, are no part of what it measured.
+    """
+    for name in collections:
+        check_choice("collection", name, COLLECTIONS)
+    measured = read_measurements(measurements)
+    if not collections:
+        return measured
+    known = {family for name in collections for family in families(purpose=None, collection=name)}
+    known -= {*families(purpose="application")}
+    found = measured.select(lambda m: m.family in known)
+    if not len(found):
+        raise errors.FitError(
+            f"none of the {len(measured)} measured cases is of {' or '.join(collections)}: name"
+            " other collections, or measure these (countperf measure --collection"
+            f" {collections[0]} --store FILE)"
+        )
+    return found
 
 
 def with_known_transactions(
@@ -144,7 +169,8 @@ def fit(
     *,
     model: str | ModelDefinition = "linear",
     nonnegative: bool = False,
-    weigh_noise: bool = True,
+    objective: Objective | None = None,
+    collections: Sequence[Collection] = (),
     output: Path | str | None = None,
 ) -> fit_model.FitResult:
     """Fit a model to measurements; test kernels among them are never used.
@@ -158,17 +184,32 @@ def fit(
         (TOML or JSON).
     nonnegative : bool
         Keep weights at least zero.
-    weigh_noise : bool, optional
-        Count cases for less whose times do not repeat; the paper's fit counts all the same.
+    objective : {"paper", "noise"}, optional
+        What is made small: the sum of squares of relative errors, all cases alike (the default of
+        ``linear``), or the model's own, where cases count for less whose times do not repeat.
+    collections : sequence of {"paper", "extended", "random"}, optional
+        Only kernels of these collections of the catalogue.
     output : Path or str, optional
         Where to write the weights document.
 
     Raises
     ------
     FitError, DocumentError, ParameterError
-        The measurements cannot be fitted, or their file is bad; there is no such model.
+        The measurements cannot be fitted, or their file is bad; there is no such model, objective
+        or collection.
+
+    Examples
+    --------
+    >>> from countperf.measuring.measurement_sets import measurements_in
+    >>> from countperf.models.library import fits_folders
+    >>> campaign = measurements_in(fits_folders()[0] / "pocl-epyc-zen4")  # 3661 cases
+    >>> found = fit(campaign, collections=["paper"])
+    >>> len(found.observations), found.weights.quality.objective[:35]
+    (342, 'sum of squares of 1 - predicted/mea')
     """
-    measured = read_measurements(measurements)
+    if objective is not None:
+        check_choice("objective", objective, get_args(Objective))
+    measured = select_collections(measurements, collections)
     processor = measured.device.processor
     is_here = bool(processor) and processor == identities.read_processor()
     memory = identities.memory_hierarchy_of(measured.device, is_here=is_here)
@@ -180,7 +221,7 @@ def fit(
         model = load_fitted_model(model, measured.device, memory, overlapped=overlapped)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
-    result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
+    result = fit_model.fit(known, model=model, nonnegative=nonnegative, objective=objective)
     if output is not None:
         result.weights.write_file(output)
     return result
@@ -194,6 +235,7 @@ def evaluate(
     model: str | None = None,
     force: bool = False,
     purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
 ) -> Evaluation:
     """Compare predicted with measured times of the kernels that judge fits among measurements.
 
@@ -207,6 +249,8 @@ def evaluate(
         As for `countperf.predict`; stored code need not be read here.
     purposes : sequence of {"test", "application", "variant"}, optional
         Only kernels for these; by default all but those for measurement, which fits have seen.
+    collections : sequence of {"paper", "published", "downstream"}, optional
+        Only kernels of these collections; of ``paper`` these are the paper's four test kernels.
 
     Raises
     ------
@@ -214,7 +258,7 @@ def evaluate(
         The measurements are of another device, or nothing can be evaluated.
     """
     wanted = set(purposes or PURPOSES) - {"measurement"}
-    judged = read_measurements(measurements).select(lambda m: m.purpose in wanted)
+    judged = select_collections(measurements, collections).select(lambda m: m.purpose in wanted)
     evaluation, choice = _judge(metrics.evaluate, judged, weights, model, force)
     known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
     left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
@@ -363,7 +407,10 @@ def compare(
     )
     if models and "linear" not in models:
         return compared
-    with_linear = (comparison.linear_result(measured, purposes), *compared.models)
+    families_of_paper = families(collection="paper")
+    of_paper = measured.select(lambda m: m.family in families_of_paper)
+    linear = fit_model.fit(of_paper if len(of_paper) else measured).weights
+    with_linear = (comparison.linear_result(linear, measured, purposes), *compared.models)
     return compared.model_copy(update={"models": with_linear})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import DocumentError
 from countperf.machine_code import tools
-from countperf.models.library import AvailableFit, NamedFit, find_fit, list_fits, model_in
+from countperf.models.library import (
+    AvailableFit,
+    NamedFit,
+    find_fit,
+    fits_for,
+    list_fits,
+    model_in,
+)
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, columns_of, extract, format_percent, short_name
@@ -28,7 +36,7 @@ class AvailableWeights(tuple[AvailableFit, ...], Result):
     def lay_out(self) -> Printed:
         """Give a row for each fit; the error is that of the model that predicts here."""
         what = ("name", "device", "models", "model", "date", "held_out_error", "is_here", "problem")
-        rows = [extract(fit, *what) for fit in self]
+        rows = [{**extract(fit, *what), "is_default": fit.is_default} for fit in self]
         none = "no fitted weights: measure a device and fit it first"
         return Printed(head=[] if rows else [none], rows=rows, columns=_FIT_COLUMNS, name="fits")
 
@@ -66,8 +74,13 @@ def why_not_compiled(
 def available_weights() -> AvailableWeights:
     """List the fitted weights that there are, those that ship first: a sequence that prints."""
     present = tuple(device.identity for device in discover().devices)
+    defaults = {
+        fit.name for fit in (next(iter(fits_for(device)), None) for device in present) if fit
+    }
     rows = (_row(fit, present) for fit in list_fits().values())
-    return AvailableWeights([row for row in rows if row is not None])
+    return AvailableWeights(
+        [replace(row, is_default=row.name in defaults) for row in rows if row is not None]
+    )
 
 
 def _row(fit: NamedFit, present: Sequence[DeviceIdentity]) -> AvailableFit | None:
@@ -114,5 +127,6 @@ _FIT_COLUMNS = {
     "date": Column("measured"),
     "held_out_error": Column("held-out error", format_percent),
     "is_here": Column("this machine"),
+    "is_default": Column("default"),
     "problem": Column(),
 }

@@ -238,11 +238,8 @@ class Kernel(ShortRepr):
         """Compile the kernel for some sizes, and add what its code executes to its counts."""
         from countperf.devices.compile.compiled_kernel import read_compiled
 
-        unit, statistics = self.unit_with("code to compile"), self.statistics
+        unit = self.unit_with("code to compile")
         (compiled,) = read_compiled([(unit, sizes)], find_device(device))
         if isinstance(compiled, errors.KernelBuildError):
             raise compiled
-        cache = (vector.caches or DEFAULT_CACHES).code
-        return vector.with_counts_at(
-            lambda at: compiled.counts(at, statistics, cache=cache, every_group=every_group), "code"
-        )
+        return compiled.add_counts(vector, self.statistics, every_group=every_group)

@@ -15,7 +15,12 @@ from countperf.api.prediction import choose_weights
 from countperf.api.timing import time_resident_groups
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.devices.parameters import DeviceParameters, available_devices, load_device
+from countperf.devices.parameters import (
+    DeviceParameters,
+    advise_characterization,
+    available_devices,
+    load_device,
+)
 from countperf.errors import CountperfError, DeviceError, ParameterError, nearest, option
 from countperf.mechanistic import crossing
 from countperf.mechanistic import predict_all as answering
@@ -154,7 +159,9 @@ def sweep(
         launches = profiler.launches_at(sizes)
         profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     swept = sweeping.sweep(profiled, profiler.device, over=over, values=values, models=models)
-    swept = replace(swept, note=profiler.note)
+    traffic = profiled.profile.traffic
+    said = f"at each value, {traffic.text}" if traffic is not None else ""
+    swept = replace(swept, note="\n".join(filter(None, [profiler.note, said])))
     if unused is None:
         return swept
     given = statistics or options.get("statistics")
@@ -297,11 +304,7 @@ def find_described_device(
         raise DeviceError(message)
     parameters = look_up_device(slug, weights or slug)
     if parameters is None:
-        message = (
-            f"there is no description of {slug}; make one with: countperf characterize --store"
-            f" runs/{slug}.json --output runs/{slug}-parameters.json, and pass that document,"
-            f" {option('document', f'runs/{slug}-parameters.json')}"
-        )
+        message = f"there is no description of {slug}; make one, {advise_characterization(slug)}"
         raise DeviceError(message, device=slug)
     return parameters
 

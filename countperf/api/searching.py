@@ -12,7 +12,7 @@ from countperf.devices.device import Device, EventClock
 from countperf.devices.discovery import find_device
 from countperf.devices.identity import available_cores
 from countperf.devices.workers import pool_or
-from countperf.errors import ParameterError, SearchSpaceError, nearest, option
+from countperf.errors import SearchSpaceError, nearest
 from countperf.measuring.runner import ApartRunner
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords, merge_sizes
@@ -71,15 +71,17 @@ def rank(
     space, parameters, **more
         The variants, or a text for `countperf.api.searching.load_space`; sizes, in place of its.
     weights, model, device, force, incomplete_ok
-        As for `predict`; of a device that is named the limits are looked at, too. The model is by
-        default the structural one: variants are ranked by counts, and no compiled code is read.
+        As for `predict`; of a device that is named the limits are looked at, too. Where by default
+        the model that reads compiled code is chosen, it predicts the 64 variants that are the most
+        promising by counts. These come first; the others keep the times of the structural model,
+        which ``model`` of each tells. A model that is named predicts all variants.
     keep, points : int, optional
         How many to keep; how many to predict, scattered over the space, by default all.
     executor : concurrent.futures.Executor, optional
         What predicts: Dask's (``Client.get_executor()``), MPI's (``MPIPoolExecutor``), or any
         other; by default a pool of `workers` processes, one for each processor.
     on_point : callable, optional
-        Is told of every point as it comes.
+        Is told of every point as it comes, and again of one that is then predicted by its code.
     longest_s : float
         What a variant may take, s; one that takes longer, or crashes, is refused.
     statistics : Mapping from str to number or str, or callable, optional
@@ -201,17 +203,13 @@ def _make_task(
         model=model,
         device=None if device is None else device.identity,
         force=force,
-        without_code="variants are ranked by counts",
-    ).weights
-    if chosen.definition.reads_code:
-        raise ParameterError(
-            "variants are ranked by a model that reads no compiled code: take weights of such a"
-            f" model, {option('model', repr('structural'))}",
-            parameter="model",
-        )
+    )
+    by_counts = chosen.choose_by_counts
     return PredictionTask(
         space=space,
-        weights=chosen,
+        weights=chosen.weights if by_counts is None else by_counts("").weights,
+        reading=None if by_counts is None else chosen.weights,
+        model_choice=chosen.why,
         sizes=sizes,
         limits=None if device is None else device.limits,
         incomplete_ok=incomplete_ok,

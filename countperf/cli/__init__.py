@@ -15,14 +15,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import takewhile
-from typing import Any
+from textwrap import fill
+from typing import Any, NoReturn
 
 from countperf import __version__
-from countperf.cli.commands import COMMANDS, configure
+from countperf.cli.commands import COMMANDS, EXAMPLES, configure
 from countperf.cli.common import Progress, only_documents, prepare_streams, say
 from countperf.errors import FLAGS, CountperfError, nearest
 from countperf.steps import listening, note_interrupts
 
+_WIDTH = 79
 INTERRUPTED = 130  # exit status after Ctrl-C: 128 and the number of the signal, as shells have it
 
 
@@ -30,6 +32,12 @@ class _Command(argparse.ArgumentParser):
     """Takes sizes after options, too."""
 
     _is_intermixed = False
+
+    def error(self, message: str) -> NoReturn:
+        """Say in a line how the command is used, then what is wrong with this use."""
+        needed = [_describe_argument(action) for action in self._actions]
+        usage = " ".join(["usage:", self.prog, *filter(None, needed), "[options]"])
+        self.exit(2, f"{usage}\n{self.prog}: {message} (all options: {self.prog} --help)\n")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - overloads
         self, args: Any = None, namespace: Any = None
@@ -41,12 +49,20 @@ class _Command(argparse.ArgumentParser):
             flag = text.partition("=")[0]
             known = self._option_string_actions
             if flag.startswith("--") and not any(name.startswith(flag) for name in known):
-                self.error(f"{self.prog} has no option {flag}{nearest(flag, known)}")
+                self.error(f"there is no option {flag}{nearest(flag, known)}")
         self._is_intermixed = True  # it parses by this method
         try:
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._is_intermixed = False
+
+
+def _describe_argument(action: argparse.Action) -> str:
+    """Write an argument that stands in a line of usage; nothing for options that may be left."""
+    name = str(action.metavar or action.dest)
+    if action.option_strings:
+        return f"{action.option_strings[0]} {name.upper()}" if action.required else ""
+    return f"[{name}]" if action.nargs == "?" else f"[{name} ...]" if action.nargs == "*" else name
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,7 +78,14 @@ def parser() -> argparse.ArgumentParser:
     )
     for name, described in COMMANDS.items():
         text = described.text
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        examples = "\n".join(f"  countperf {name} {use}".rstrip() for use in EXAMPLES[name])
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=fill(f"{text[0].upper()}{text[1:]}.", _WIDTH),
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         command.add_argument(
             "--json", action="store_true", help="print one JSON document on standard output"
         )

@@ -36,10 +36,13 @@ _SPACE = "space parameters --statistics --weights --force --model --longest --de
 _ONE_SIZE = {"type": size, "help": "size parameters: n=1024"}
 _OF_SPACE = {
     "parameters": _ONE_SIZE,
-    "--model": "model whose weights predict variants, by counts; by default the structural one"
-    " (no compiled code is read)",
+    "--model": "model whose weights predict all variants; by default compiled where device and"
+    " compiler are here, for the 64 most promising by counts, else structural",
 }
 _JUDGING = {"choices": ("test", "application", "variant")}
+_OF_CATALOGUE = {
+    "help": "only kernels of this collection of the catalogue, such as the paper's (repeatable)"
+}
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -48,7 +51,10 @@ COMMANDS: Mapping[str, Command] = {
         "try every device and its weights for real; for one that fails, say why and what to do",
     ),
     "weights": Command(
-        "doctor", "list fitted weights: shipped and your own, their models, errors, device"
+        "doctor",
+        "list fitted weights, those that ship and your own; show those of a fit, or remove a fit",
+        "action fit --model",
+        {"--model": "show only this model's weights"},
     ),
     "characterize": Command(
         "time",
@@ -85,13 +91,14 @@ COMMANDS: Mapping[str, Command] = {
     "measure": Command(
         "fit",
         "measure the library's kernels on a device (resumes)",
-        "--device --profile --store --family --purpose --collection",
+        "--device --profile --protocol --store --family --purpose --collection",
         {"--store": {"required": True}},
     ),
     "fit": Command(
         "fit",
         "fit weights to measurements",
-        "measurements --kernels --device --model --nonnegative --name --output",
+        "measurements --kernels --device --model --collection --objective --nonnegative --name"
+        " --output",
         {
             "measurements": "a campaign's file (.jsonl), a table of times (.csv), or a cache file"
             " of Kernel Tuner (.json)",
@@ -102,9 +109,10 @@ COMMANDS: Mapping[str, Command] = {
             "--model": {
                 "help": "linear, structural, compiled (by code that countperf compiled --store"
                 " noted) or a model document (.toml); default: of a campaign's file all that it"
-                " suffices for; of a table, and for --output, linear",
+                " suffices for; of a table, and with other options, linear",
                 "metavar": "NAME|FILE",
             },
+            "--collection": {**_OF_CATALOGUE, "choices": ("paper", "extended", "random")},
             "--output": "write the weights to this file instead, under no name",
         },
     ),
@@ -177,9 +185,10 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command(
         "fit",
         "compare predicted with measured times of test kernels and applications",
-        "measurements --weights --purpose --model --force --output --figure",
+        "measurements --weights --purpose --collection --model --force --output --figure",
         {
             "--weights": {"required": True},
+            "--collection": {**_OF_CATALOGUE, "choices": ("paper", "published", "downstream")},
             "--purpose": {
                 **_JUDGING,
                 "help": "only kernels for this purpose (repeatable; default: all but those fitted)",
@@ -244,6 +253,71 @@ COMMANDS: Mapping[str, Command] = {
     ),
 }
 """The commands by name, with their arguments."""
+
+
+EXAMPLES: Mapping[str, tuple[str, str]] = {
+    "doctor": ("", "--json"),
+    "weights": ("show pocl-epyc-zen5 --model structural", "remove mine/run"),
+    "characterize": (
+        "--device pocl:0 --store found.json",
+        "--device cuda:0 --store found.json --output my-gpu.json",
+    ),
+    "count": ("kernel.py:axpy", "kernel.py:axpy n=16777216 --analysis"),
+    "compiled": (
+        "kernel.py:axpy n=16777216 --device pocl:0",
+        "kernel.py:axpy n=4096 --capability 9.0",
+    ),
+    "calibrate": ("", "--device intel:0 --minutes 10 --name evening"),
+    "measure": (
+        "--profile broad --store runs/mine.jsonl",
+        "--profile quick --purpose test --store runs/test.jsonl",
+    ),
+    "fit": (
+        "runs/mine.jsonl --name first",
+        "times.csv --kernels kernels.py --device nvidia-titan-x --model structural",
+    ),
+    "time": (
+        "kernel.py:axpy n=65536:4194304:4:log",
+        "kernel.py:axpy n=65536,1048576 --weights mine/first --output times.json",
+    ),
+    "predict": (
+        "kernel.py:axpy n=16777216 --weights pocl-epyc-zen5",
+        "kernel.py:axpy n=16777216 --model all --on nvidia-h100 --registers 20",
+    ),
+    "occupancy": (
+        "kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20",
+        "kernel.py:axpy n=16777216 --device cuda:0",
+    ),
+    "sweep": (
+        "kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20",
+        "kernel.py:axpy n=16777216 --over group_size --on nvidia-h100 --registers 20",
+    ),
+    "application": (
+        "steps.txt N=1000000 --on nvidia-h100",
+        "steps.txt N=1000000,2000000 devices=1,2 --on nvidia-h100",
+    ),
+    "evaluate": (
+        "runs/test.jsonl --weights mine/first",
+        "runs/test.jsonl --weights mine/first --figure accuracy.png",
+    ),
+    "compare": (
+        "pocl-epyc-zen5 --model roofline,linear",
+        "--kernel kernel.py:axpy --timing times.json",
+    ),
+    "rank": (
+        "matmul n=1024 m=1024 l=1024 --weights pocl-epyc-zen5 --incomplete --points 50",
+        "space.py:tiles n=4096 --output points.jsonl",
+    ),
+    "report": (
+        "mine/first --measurements runs/test.jsonl --output fit.html",
+        "kernel.py:axpy n=16777216 --weights pocl-epyc-zen5 --output axpy.html",
+    ),
+    "tune": (
+        "matmul n=1024 m=1024 l=1024 --budget 30 --store search.jsonl",
+        "space.py:tiles n=4096 --measurements 20",
+    ),
+}
+"""Two uses of each command, for its help."""
 
 
 def configure(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -38,6 +38,12 @@ def say(text: str) -> None:
     print(make_safe(text), file=sys.stderr, flush=True)
 
 
+def say_choice(*choices: str) -> None:
+    """Say on standard error which model was chosen, and why, where it was free."""
+    for choice in filter(None, dict.fromkeys(choices)):
+        say(f"countperf: {choice}")
+
+
 def prepare_streams() -> None:
     """Have standard streams escape what their encoding lacks, and closed ones show nothing.
 

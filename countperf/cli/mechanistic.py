@@ -9,12 +9,12 @@ from typing import Any
 from countperf.api import mechanistic_models as api
 from countperf.api.applications import lay_out_schedules, predict_application
 from countperf.api.kernels import Kernel
-from countperf.cli.common import as_dict, one_point, points, show, show_all
+from countperf.cli.common import as_dict, one_point, points, say, show, show_all
 from countperf.cli.options import OPTIONS
-from countperf.devices.parameters import DeviceParameters
+from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import ParameterError
-from countperf.figures import check_outputs, draw
-from countperf.mechanistic.predict_all import ALL, choose_models, model_names
+from countperf.figures import check_outputs, draw, list_roofs
+from countperf.mechanistic.predict_all import ALL, ModelAnswers, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 
 
@@ -72,8 +72,6 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         show(options, found.lay_out())
         return True
     sizes = points(options.parameters)
-    if options.figure:
-        one_point(options.parameters, "--figure")
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
@@ -83,9 +81,17 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         for at in sizes
     ]
     show_all(options, [answers.lay_out() for answers in predicted])
-    if options.figure:
-        draw(predicted[0], options.figure)
+    _draw_roofline(options, predicted)
     return True
+
+
+def _draw_roofline(options: argparse.Namespace, answers: list[ModelAnswers]) -> None:
+    """Draw answers below the roofs of their devices, and say which roofs these lack."""
+    if options.figure:
+        draw(answers, options.figure)
+        devices = {of.device: of.described for of in answers}
+        for lacking in filter(None, (list_roofs(device)[1] for device in devices.values())):
+            say(f"countperf: {lacking}")
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
@@ -103,20 +109,29 @@ def _explain_steps(options: argparse.Namespace) -> None:
 def _predict_on_devices(options: argparse.Namespace) -> None:
     """Print one table of all sizes, devices and models."""
     said = "is for one device; name one with --on, --weights or --device"
-    more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
+    more = ("metrics", "weights", "device", "force", "instruction_counts")
     _refuse(options, said, *_OF_WEIGHTS, *more)
     given = profile_options(options)
+    check_outputs(options.figure)
+    devices = [*dict.fromkeys(_names(options.document))]
     answers = api.predict_on(
         options.kernel,
-        [*dict.fromkeys(_names(options.document))],
+        devices,
         as_dict(options.parameters),
         models=options.model and _names(options.model),
-        statistics=given.pop("statistics", None),
         profile_options=given,
         incomplete_ok=options.incomplete_ok,
         level=options.level,
     )
     show(options, answers.lay_out())
+    known = {*model_names(), ALL}
+    models = [n for n in _names(options.model or "") if n in known] or api.DEFAULT_MODELS
+    drawn = [
+        api.predict_all(options.kernel, device, at, models=models, profile_options=given)
+        for device in map(load_device, devices if options.figure else ())
+        for at in points(options.parameters)
+    ]
+    _draw_roofline(options, drawn)
 
 
 def _names(text: str) -> list[str]:

@@ -139,6 +139,12 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         " package.module:name of a SearchSpace"
     },
     "measurements": {"help": "a campaign's file (.jsonl)"},
+    "action": {
+        "help": "show: print the weights of a fit; remove: delete a fit of your own",
+        "nargs": "?",
+        "choices": ("show", "remove"),
+    },
+    "fit": {"help": "name of the fit, such as mine/run", "nargs": "?", "metavar": "NAME"},
     "application": {
         "help": "file with a step in each line: h2d BYTES, d2h BYTES, d2d BYTES to=NUMBER, host"
         " SECONDS, kernel KERNEL n=4*N; each may have stream=NAME, device=NUMBER (or all),"
@@ -173,8 +179,9 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--device": value(
         "NAME",
-        "pocl:0, intel:0, cuda:0, or a part of a name; by default the first GPU that works, else"
-        " the first device or, where weights predict, theirs",
+        "the device that runs kernels: pocl:0, intel:0, cuda:0, or a part of its name (countperf"
+        " doctor lists them); by default the first GPU that works, else the first device. Without"
+        " --weights, those of this device predict",
     ),
     "--force": flag("use weights that do not match the device"),
     "--incomplete": flag(
@@ -303,6 +310,18 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--unchecked": flag(
         "run the kernel also where a subscript that data decide may leave its array"
+    ),
+    "--objective": value(
+        None,
+        "what is made small: squares of relative errors, all cases alike (paper; default of"
+        " linear), or the model's own sum, noisy cases for less (noise; default of others)",
+        choices=("paper", "noise"),
+    ),
+    "--protocol": value(
+        None,
+        "how each kernel is timed: by default as the profile has it; paper: 30 runs, of which the"
+        " first 4 do not count, and the smallest of the others is the time",
+        choices=("broad", "quick", "paper"),
     ),
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code

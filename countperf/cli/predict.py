@@ -14,7 +14,7 @@ from countperf.cli.common import (
     pick_options,
     points,
     print_json,
-    say,
+    say_choice,
     show,
     show_all,
 )
@@ -69,8 +69,7 @@ def run_predict(options: argparse.Namespace) -> None:
             raise ParameterError(said, parameter=name)
     asked, compares = _list_predictions(options)
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
-    for choice in dict.fromkeys(result.model_choice for result in made if result.model_choice):
-        say(f"countperf: {choice}")
+    say_choice(*(result.model_choice for result in made))
     if compares and not options.json:
         most = 1000 if options.explain else MOST_ROWS
         show(options, made[0].against(made[1]).lay_out(most))

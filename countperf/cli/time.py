@@ -15,7 +15,7 @@ from countperf.api.kernels import Kernel
 from countperf.api.prediction import with_compiled_code
 from countperf.api.searching import rank, tune
 from countperf.api.timing import time_kernel
-from countperf.cli.common import as_dict, pick_options, say, show
+from countperf.cli.common import as_dict, pick_options, say, say_choice, show
 from countperf.devices.discovery import find_device, open_session
 from countperf.errors import KernelBuildError, KernelSpecificationError, ParameterError
 from countperf.figures import check_outputs, draw
@@ -42,8 +42,7 @@ def run_time(options: argparse.Namespace) -> None:
         ),
         **pick_options(options, "incomplete_ok", "longest_s", "unchecked"),
     )
-    if timing.model_choice:
-        say(f"countperf: {timing.model_choice}")
+    say_choice(timing.model_choice)
     if options.output is not None:  # first, whatever becomes of the output
         timing.write_file(options.output)
     if options.figure is not None:
@@ -156,6 +155,7 @@ def run_tune(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace, result: TuningResult) -> None:
+    say_choice(result.model_choice)
     show(options, result.lay_out())
     if options.figure is not None:
         draw(result, options.figure)
@@ -180,4 +180,5 @@ def run_rank(options: argparse.Namespace) -> None:
         write_atomically(options.output, "".join(lines))
         kept = f"{options.output} has"
     ranking.check_predicted()
+    say_choice(ranking.model_choice)
     show(options, ranking.lay_out(kept=kept))

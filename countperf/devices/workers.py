@@ -53,7 +53,8 @@ class WorkerLostError(BrokenExecutor):
 class Worker:
     """A process that does one task after the other; a lost one is replaced at the next task."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
+        self._folder = folder  # for its temporary files
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes]
         self._lock = threading.Lock()
@@ -111,6 +112,7 @@ class Worker:
                     stdout=subprocess.PIPE,
                     stderr=self._output,
                     start_new_session=True,  # Ctrl-C is for the caller
+                    env={**os.environ, "TMPDIR": self._folder},
                 )
             return self._process
 
@@ -143,7 +145,8 @@ class Pool(ThreadPoolExecutor):
     def __init__(self, processes: int | None = None) -> None:
         super().__init__(processes or available_cores())
         self._owner = os.getpid()
-        self._workers = [Worker() for _ in range(self._max_workers)]
+        self._folder = tempfile.TemporaryDirectory(prefix="countperf-", ignore_cleanup_errors=True)
+        self._workers = [Worker(self._folder.name) for _ in range(self._max_workers)]
         self._idle = [*self._workers]
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -170,6 +173,7 @@ class Pool(ThreadPoolExecutor):
         if wait:
             for worker in self._workers:
                 worker.close()
+            self._folder.cleanup()  # with what killed processes left
 
     def end(self) -> None:
         """End the processes, whatever they are doing."""

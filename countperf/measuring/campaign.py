@@ -29,7 +29,10 @@ from countperf.measuring.cases import Environment, case_fields, format_line
 from countperf.measuring.runner import (
     BROAD,
     LONGEST_S,
+    PROBES,
+    SLOW,
     CaseRunner,
+    MemoryState,
     Repeats,
     RoundSchedule,
     in_mixed_order,
@@ -52,7 +55,9 @@ _STORED_LIMITS = (
 )
 
 
-def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Environment:
+def gather_environment(
+    limits: DeviceLimits, versions: Mapping[str, str], memory_s: tuple[float, ...] = ()
+) -> Environment:
     """Describe the machine as it is now; versions are those that the device's driver gives."""
     clocks = read_clocks()
     if limits.max_clock_mhz > 0:
@@ -65,6 +70,7 @@ def gather_environment(limits: DeviceLimits, versions: Mapping[str, str]) -> Env
         clocks_mhz=clocks,
         versions={**_list_versions(), **versions},
         device_limits={name: getattr(limits, name) for name in _STORED_LIMITS},
+        memory_s=memory_s,
     )
 
 
@@ -171,7 +177,8 @@ def measure(
 
 def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Store:
     """Open the file of a campaign before any work for it begins; other processes are kept out."""
-    environment = gather_environment(runner.limits, runner.versions())
+    memory_s = runner.probe_memory(PROBES)
+    environment = gather_environment(runner.limits, runner.versions(), memory_s)
     header = Header(device=runner.identity, protocol=protocol, environment=environment)
     return Store(path, header)
 
@@ -190,11 +197,21 @@ class _Campaign:
     broken: dict[str, MeasurementError] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     measured: list[Measurement] = field(default_factory=list)
+    memory: MemoryState = field(default_factory=MemoryState)
 
     def run(self, cases: Sequence[KernelCase], begin_no_more: IsOver) -> None:
         """Measure cases until none is left."""
         clock, resolution_s = self.runner.clock, self.runner.limits.timer_resolution_s
-        schedule = RoundSchedule(Repeats(case, self.protocol, resolution_s) for case in cases)
+        content = self.store.content
+        sessions = [content.header, *filter(None, (*content.resumptions, self.store.resumption))]
+        for memory_s in (
+            *(session.environment.memory_s for session in sessions),
+            *(memory_s for measurement in content for memory_s in measurement.memory_s),
+        ):
+            self.memory.note(memory_s)
+        schedule = RoundSchedule(
+            Repeats(case, self.protocol, resolution_s, self.memory) for case in cases
+        )
         while True:
             if begin_no_more(self.begun, self.measured):
                 schedule.fresh.clear()
@@ -229,7 +246,8 @@ class _Campaign:
         except MeasurementError as error:
             self.broken[case.kernel] = error
             raise
-        state.rounds.append(self.runner.time_round(case, self.protocol))
+        state.rounds.append(turn := self.runner.time_round(case, self.protocol))
+        self.memory.note(turn.memory_s)
         if min(time_s for time_s, _ in state.runs_that_count) <= 0:
             message = f"{case.name}: the event timer gives a time of zero"
             raise MeasurementError(message, case=case.name)
@@ -237,10 +255,13 @@ class _Campaign:
     def _record(self, state: Repeats) -> None:
         overhead_s, doubt = check_clocks(state.runs_that_count)
         properties, trouble = self._count_properties(state.case)
-        cut = "cut short by the protocol" if any(turn.cut_short for turn in state.rounds) else ""
-        busy = ""
-        if number := sum(turn.disturbed for turn in state.rounds):
-            busy = f"other programs kept cores busy in {number} of {len(state.rounds)} rounds"
+        kept = state.rounds_that_count
+        cut = "cut short by the protocol" if any(turn.cut_short for turn in kept) else ""
+        busy = slow = ""
+        if number := sum(turn.disturbed for turn in kept):
+            busy = f"other programs kept cores busy in {number} of {len(kept)} rounds"
+        if (slowness := state.slowness) > SLOW:
+            slow = f"memory was {slowness:.1f} times slower in all rounds than at its best"
         measurement = Measurement.from_samples(
             state.case,
             state.samples_s,
@@ -249,7 +270,9 @@ class _Campaign:
             recorded_at=timestamp(),
             resolution_s=state.resolution_s,
             clocks_agree=not doubt,
-            remarks=tuple(filter(None, (doubt, cut, busy, trouble))),
+            remarks=tuple(filter(None, (doubt, cut, busy, slow, trouble))),
+            memory_s=tuple(turn.memory_s for turn in kept if turn.memory_s),
+            slowness=slowness if slow else 1.0,
             host_overhead_s=overhead_s,
             properties=properties,
         )

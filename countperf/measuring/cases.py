@@ -168,9 +168,16 @@ class Summary:
 
 
 def summarize(
-    samples_s: Sequence[Sequence[float]], dropped: int, *, resolution_s: float = 0.0
+    samples_s: Sequence[Sequence[float]],
+    dropped: int,
+    *,
+    resolution_s: float = 0.0,
+    slowness: float = 1.0,
 ) -> Summary:
-    """Reduce the samples of a case to its time and how far to trust it."""
+    """Reduce the samples of a case to its time and how far to trust it.
+
+    Where memory was slower in all of its rounds, the noise is at least the factor's logarithm.
+    """
     kept = [sorted(runs[dropped:]) for runs in samples_s]
     minima = sorted(runs[0] for runs in kept)
     fastest = min(kept, key=lambda runs: runs[0])
@@ -183,7 +190,7 @@ def summarize(
         time_s=time_s,
         spread=spread,
         noise_floor=max(repeats, resolution_s / time_s),
-        noise=max(_find_noise(kept, minima), resolution_s / time_s),
+        noise=max(_find_noise(kept, minima), resolution_s / time_s, math.log(slowness)),
     )
 
 
@@ -211,6 +218,8 @@ class Environment(Part):
     versions: dict[str, str] = Field(default_factory=dict)
     # the device's memory sizes (byte) and largest work group
     device_limits: dict[str, NonNegativeInt] = Field(default_factory=dict)
+    # shortest times of copies of 2 MiB in the last cache and in memory, s
+    memory_s: tuple[PositiveFloat, ...] = ()
 
 
 class Protocol(Part):
@@ -304,6 +313,8 @@ class Measurement(_Line):
     remarks: tuple[str, ...] = ()  # caveats, in words
     host_overhead_s: float | None = None  # median of host clock minus event time, s
     load_average: NonNegativeFloat | None = None  # of files of version 0.2.0
+    # in each round, times of copies of 2 MiB in the last cache and in memory, s; none on GPUs
+    memory_s: tuple[tuple[PositiveFloat, ...], ...] = ()
     properties: dict[str, Any] | None = None  # the vector's document, if the kernel was counted
     # instructions that all groups execute, by property, where compiled code could be followed
     code: dict[str, NonNegativeInt] | None = None
@@ -346,12 +357,13 @@ class Measurement(_Line):
         stable: bool = True,
         recorded_at: str = "",
         resolution_s: float = 0.0,
+        slowness: float = 1.0,
         **more: Any,
     ) -> Self:
         """Make the measurement of a case from its samples: rounds of run times, s."""
         return cls(
             **case_fields(case),
-            **asdict(summarize(samples_s, dropped, resolution_s=resolution_s)),
+            **asdict(summarize(samples_s, dropped, resolution_s=resolution_s, slowness=slowness)),
             recorded_at=recorded_at,
             samples_s=tuple(map(tuple, samples_s)),
             dropped=dropped,

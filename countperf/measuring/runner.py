@@ -8,7 +8,7 @@ import pickle
 import sys
 import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractContextManager,
     contextmanager,
@@ -71,6 +71,14 @@ QUICK = BROAD.with_values(
 )
 """For a first look."""
 
+PAPER = BROAD.with_values(
+    **{"name": "paper", "rounds": 1, "runs": 30, "drops": 4, "warm_up_s": 0.0, "extra_rounds": 0},
+    **{"separation_s": 0.0, "max_seconds": None},
+)
+"""That of Stevens & Klöckner (2016), section 4.2: the time is the smallest of 26 runs."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (BROAD, QUICK, PAPER)}
+
 TIMING = BROAD.with_values(
     name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0
 )
@@ -91,6 +99,53 @@ class Round:
     host_s: tuple[float, ...]
     cut_short: bool  # whether the protocol's time was up before its runs were done
     disturbed: bool = False  # whether other programs kept the processor busy meanwhile
+    memory_s: tuple[float, ...] = ()  # the probes of memory beside it (`MemoryProbe`), s
+
+
+_MIB = 2**20
+_COPIES = 4
+
+
+class MemoryProbe:
+    """Copies in the last cache and in memory: their times say what others use of both."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now, self._place = now, 0
+        self._cached = np.ones((2, 2 * _MIB), np.uint8)  # more than most caches of a core
+        self._far = np.ones((32, 2, 2 * _MIB), np.uint8)  # more than most last caches
+
+    def run(self, times: int = 1) -> tuple[float, float]:
+        """Return the shortest time of a copy of 2 MiB in the last cache, and in memory, s."""
+        self._copy(self._cached)
+        places = range(self._place, self._place + _COPIES * times)
+        self._place = places.stop
+        cached_s = min(self._copy(self._cached) for _ in places)
+        return cached_s, min(self._copy(self._far[place % len(self._far)]) for place in places)
+
+    def _copy(self, pair: NDArray[np.uint8]) -> float:
+        began = self._now()
+        np.copyto(pair[1], pair[0])
+        return self._now() - began
+
+
+SLOW = 1.15
+"""Times of probes over the best of a campaign from which on memory counts as slow."""
+PROBES = 64  # at the start of a campaign, of half a millisecond each
+
+
+@dataclass(slots=True)
+class MemoryState:
+    """The shortest times of a campaign's probes so far, s."""
+
+    best_s: tuple[float, ...] = ()
+
+    def note(self, memory_s: Sequence[float]) -> None:
+        """Take a probe into account."""
+        self.best_s = tuple(map(min, memory_s, self.best_s or memory_s))
+
+    def slowness(self, memory_s: Sequence[float]) -> float:
+        """Return by which factor memory was slower than at its best; 1 where nothing is known."""
+        return max((s / best for s, best in zip(memory_s, self.best_s, strict=False)), default=1.0)
 
 
 def time_round(run: Callable[[], RunTime], protocol: Protocol, now: Callable[[], float]) -> Round:
@@ -117,18 +172,30 @@ class Repeats:
     case: KernelCase
     protocol: Protocol
     resolution_s: float = 0.0  # of the timer
+    memory: MemoryState = field(default_factory=MemoryState)  # of the campaign
     rounds: list[Round] = field(default_factory=list[Round])
 
     @property
+    def rounds_that_count(self) -> list[Round]:
+        """Those while memory was as fast as it can be, or all if there is none."""
+        kept = [turn for turn in self.rounds if self.memory.slowness(turn.memory_s) <= SLOW]
+        return kept or self.rounds
+
+    @property
+    def slowness(self) -> float:
+        """Factor by which memory was slower, in the best round, than at its best."""
+        return min(self.memory.slowness(turn.memory_s) for turn in self.rounds)
+
+    @property
     def samples_s(self) -> list[tuple[float, ...]]:
-        """All run times in rounds, s."""
-        return [turn.samples_s for turn in self.rounds]
+        """All run times in rounds that count, s."""
+        return [turn.samples_s for turn in self.rounds_that_count]
 
     @property
     def runs_that_count(self) -> list[tuple[float, float]]:
         """Their times by the timer and by the host's clock, s."""
         drops = self.protocol.drops
-        rounds = [(turn.samples_s[drops:], turn.host_s[drops:]) for turn in self.rounds]
+        rounds = [(turn.samples_s[drops:], turn.host_s[drops:]) for turn in self.rounds_that_count]
         return [pair for times in rounds for pair in zip(*times, strict=True)]
 
     def is_early(self) -> bool:
@@ -137,12 +204,14 @@ class Repeats:
 
     def is_finished(self) -> bool:
         """Tell whether the case has all its rounds, and more of them would not help."""
-        most = self.protocol.rounds + self.protocol.extra_rounds
-        return not self.is_early() and (len(self.rounds) >= most or self.is_stable())
+        if len(self.rounds) >= self.protocol.rounds + self.protocol.extra_rounds:
+            return True
+        is_gated = self.slowness <= SLOW and len(self.rounds_that_count) >= self.protocol.rounds
+        return is_gated and self.is_stable()
 
     def is_stable(self) -> bool:
         """Tell whether the samples agree, and some round had the processor to itself."""
-        if all(turn.disturbed for turn in self.rounds):
+        if all(turn.disturbed for turn in self.rounds_that_count):
             return False
         drops = self.protocol.drops
         summary = summarize(self.samples_s, drops, resolution_s=self.resolution_s)
@@ -220,6 +289,11 @@ class CaseRunner:
         """Call a function with the runner and a case, in the process that runs it."""
         return function(self, case, *more)
 
+    def probe_memory(self, times: int = 1) -> tuple[float, ...]:
+        """Return the times of copies in the last cache and in memory, s; none on GPUs."""
+        del times
+        return ()
+
     @cached_property
     def _neighbors(self) -> Neighbors:
         return Neighbors(self.time_of_others_s, self.clock.now)
@@ -228,8 +302,10 @@ class CaseRunner:
         """Put a case into memory, and run it as often as the protocol says."""
         with self.load_case(case) as run:
             self._neighbors.are_busy()
+            before = self.probe_memory()
             turn = time_round(run, protocol, self.clock.now)
-        return replace(turn, disturbed=self._neighbors.are_busy())
+            memory_s = tuple(map(min, before, self.probe_memory()))
+        return replace(turn, disturbed=self._neighbors.are_busy(), memory_s=memory_s)
 
 
 class KernelRunner(CaseRunner):
@@ -255,6 +331,14 @@ class KernelRunner(CaseRunner):
     def time_of_others_s(self) -> float | None:
         """Return what other programs have used of the processor, if the device is one, s."""
         return time_of_others_s() if self.identity.device_type == "cpu" else None
+
+    def probe_memory(self, times: int = 1) -> tuple[float, ...]:
+        """Return the times of copies in the last cache and in memory, s; none on GPUs."""
+        return self._probe.run(times) if self.identity.device_type == "cpu" else ()
+
+    @cached_property
+    def _probe(self) -> MemoryProbe:
+        return MemoryProbe(self.clock.now)
 
     def check(self, case: KernelCase) -> None:
         """Build a kernel and compare its numbers with the reference, once per check sizes."""
@@ -392,6 +476,10 @@ class ApartRunner(CaseRunner):
     def versions(self) -> dict[str, str]:
         """Return versions of what builds and runs kernels."""
         return self._call("", KernelRunner.versions, None)
+
+    def probe_memory(self, times: int = 1) -> tuple[float, ...]:
+        """Return the times of copies in the last cache and in memory, s; none on GPUs."""
+        return self._call("", KernelRunner.probe_memory, None, times)
 
     def check(self, case: KernelCase) -> None:
         """Build a case's kernel and compare its numbers, once per kernel and process."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
@@ -13,14 +13,14 @@ from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
-from countperf.measuring import Measurement, MeasurementSet
+from countperf.measuring import Measurement
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.predict_all import build_models, model_names
 from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
 from countperf.models import metrics
 from countperf.models.definition import Unread
-from countperf.models.fitting.fit_model import fit
 from countperf.models.metrics import evaluate
+from countperf.models.weights import WeightSet
 from countperf.steps import step_through
 
 CalibrationLevel = Literal["published", "scaled", "fitted"]
@@ -300,9 +300,10 @@ def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
     return time_s if math.isfinite(time_s) else f"the model gives {time_s} s, which is no time"
 
 
-def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> ModelResult:
+def linear_result(
+    weights: WeightSet, measurements: Iterable[Measurement], purposes: Collection[str]
+) -> ModelResult:
     """Return the fitted linear model in the shape of a mechanistic one, judged by purposes."""
-    weights = fit(measurements).weights
     judging = set(purposes) - {"measurement"}
     return ModelResult(
         model=weights.model,

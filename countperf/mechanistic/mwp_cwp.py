@@ -258,6 +258,10 @@ class RestatedMwpCwpModel(base.MechanisticModel):
         """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
         return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
 
+    def list_charges(self) -> frozenset[str]:
+        """Return barriers for MWP-CWP*: they are part of the time of a sub-group alone."""
+        return frozenset({"barriers"} if self.variant == "corrected" else ())
+
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""
         device, model = self.device, self.model

@@ -143,6 +143,8 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
     # of each device program, for one launch
     traffic: Mapping[str, Traffic] = field(default_factory=dict[str, Traffic])
+    # bytes of all launches that sub-groups ask for (L1), that reach L2, and that reach memory
+    moved: Mapping[str, float] = field(default_factory=dict[str, float])
     note: str = ""  # where instructions come from, if not from Loopy
     has_barriers: bool = False  # the kernel
     # by model the least time that its own inputs allow: the roofline, in classes or in bytes, s
@@ -302,6 +304,7 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
                     name: {
                         **text.extract(of, "asked", "compulsory", "l2", "memory"),
                         **text.extract(of, "l1_bytes", "l2_bytes", "ratio", "measured", "text"),
+                        **text.extract(of, "resident", "assumptions"),
                     }
                     for name, of in self.traffic.items()
                 },
@@ -394,6 +397,7 @@ def answers_of(
         described=device,
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
+        moved=_add_up((each.profile.bytes_by_roof, times) for each, times in launches),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         traffic={
             each.profile.name: each.profile.traffic

@@ -49,7 +49,7 @@ class Sweep(text.Result):
     points: tuple[SweepPoint, ...]  # in the order of the axis
     measured_on: str = ""  # slug of the device that timed the kernel
     failures: tuple[str, ...] = ()  # why it could not be timed at some points
-    note: str = ""  # where instructions come from, if not from Loopy
+    note: str = ""  # lines: where instructions come from, if not from Loopy; and bytes of memory
     has_barriers: bool = False  # the kernel
 
     __repr__ = text.Result.__str__
@@ -170,7 +170,12 @@ class Sweep(text.Result):
             rows=rows,
             shown=text.table_of(shown, axes | times),
             parts=tables if tables[1:] else (),
-            notes=[*filter(None, [stay, self.note]), *lacking, *self._describe_timing()],
+            notes=[
+                *filter(None, [stay]),
+                *map(text.wrap_note, self.note.splitlines()),
+                *lacking,
+                *self._describe_timing(),
+            ],
             facts={
                 **text.extract(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,

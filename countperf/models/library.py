@@ -7,6 +7,7 @@ device without a shipped fit means the newest of the user's own for it.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
@@ -120,6 +121,7 @@ class AvailableFit:
     date: str  # when the device was measured, ISO 8601
     held_out_error: float | None  # of that model
     is_here: bool  # whether a device of this machine matches that of the weights
+    is_default: bool = False  # whether they predict for that device where no weights are named
     problem: str = ""  # why the default document cannot be read
 
 
@@ -184,6 +186,19 @@ def store_own_fit(
             weights.device.write_file(folder / "identity.json")
             return fit.name, paths[short_name(weights.model)]
     raise AssertionError("numbers never end")
+
+
+def remove_own_fit(name: str) -> NamedFit:
+    """Remove a fit of the user's own, and return what it was; fits that ship are refused."""
+    fits = list_fits()
+    own = [name for name, fit in fits.items() if fit.is_own]
+    with lock_file(user_fits_folder(), wait=True):
+        if name not in own:
+            said = "ships, and stays" if name in fits else "is no fit"
+            message = f"{name!r} {said}; fits of your own: {', '.join(own) or 'none'}"
+            raise ParameterError(f"{message}{nearest(name, own)}", parameter="fit")
+        shutil.rmtree(fits[name].folder)
+    return fits[name]
 
 
 def check_own_name(name: str) -> str:

@@ -95,7 +95,8 @@ class Candidates:
         self._plan = plan
         self._built_s: list[float] = []
         self._positions: dict[Key, int] = {}
-        self._predicted = 0  # variants, those that were not kept included
+        # variants, those that were not kept included, and those by their code
+        self._predicted = (0, 0)
         self._dropped = 0  # of these, those that were not kept
         self._slowest_s = 0.0  # longest prediction of those that were kept, s
         self._learnt: tuple[Posterior, LogTimes] | None = None  # of all that is known now
@@ -105,14 +106,15 @@ class Candidates:
 
     def look(self, ranking: Ranking) -> None:
         """Take over what was predicted meanwhile."""
-        if self.points and ranking.predicted == self._predicted:
+        if self.points and (ranking.predicted, ranking.read) == self._predicted:
             return
         kept = {as_key(point.choice): point for point in ranking.best[:_MOST]}
         self._dropped = ranking.predicted - len(kept)
         self._slowest_s = max((point.time_s for point in kept.values()), default=0.0)
         for key, tried in self.tried.items():  # by earlier sessions, or when fewer were known
-            kept.setdefault(key, Predicted(choice=tried.choice, time_s=tried.predicted_s))
-        self._predicted = ranking.predicted
+            before = Predicted(choice=tried.choice, time_s=tried.predicted_s, model=tried.model)
+            kept.setdefault(key, before)
+        self._predicted = ranking.predicted, ranking.read
         self._positions = {key: position for position, key in enumerate(kept)}
         self._learnt = None
         self.points = tuple(kept.values())
@@ -135,7 +137,7 @@ class Candidates:
                 [point.choice for point in self.points],
                 [point.time_s for point in self.points],
                 parts=[point.parts for point in self.points],
-                groups=[",".join(point.missing) for point in self.points],
+                groups=[",".join((point.model, *point.missing)) for point in self.points],
                 prior_scatter=self._plan.prior_scatter,
             )
             for key, tried in self.tried.items():

@@ -14,7 +14,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -28,8 +28,15 @@ from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import schedule_unit
 from countperf.devices.device import DeviceLimits
+from countperf.devices.discovery import find_device
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError
+from countperf.errors import (
+    CountingError,
+    CountperfError,
+    KernelBuildError,
+    ParameterError,
+    SearchSpaceError,
+)
 from countperf.models.predictions import CORRECTION
 from countperf.steps import end_if_interrupted, report
 from countperf.text import Result, ShortRepr
@@ -37,6 +44,7 @@ from countperf.tuning.posterior import order_by_promise
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 if TYPE_CHECKING:
+    from countperf.counting.vector import PropertyVector
     from countperf.models.weights import WeightSet
 
 _SMALLEST_SHARE = 0.01
@@ -66,6 +74,7 @@ class Predicted(ShortRepr):
 
     choice: dict[str, Value]  # which one
     time_s: float  # predicted time of a launch, s
+    model: str = ""  # that predicts it
     # low and high end of where the time is expected, s
     interval_s: tuple[float, float] | None = None
     interval_level: float = 0.95  # the share of cases whose time the interval is to hold
@@ -87,9 +96,21 @@ class PredictionTask:
     limits: DeviceLimits | None = None  # of the device
     incomplete_ok: bool = False  # whether to leave out properties without a weight
     statistics: Statistics | None = None  # in place of the space's, or of some of them
+    # what predicts the most promising variants again, by their compiled code
+    reading: WeightSet | None = None
+    model_choice: str = ""  # which model was chosen, and why; empty where it was not free
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
+
+    def by_code(self) -> PredictionTask | None:
+        """Return the task of predicting the most promising variants again, if that is one.
+
+        As in `predict`, an attempt to read code leaves nothing out.
+        """
+        if self.reading is None:
+            return None
+        return replace(self, weights=self.reading, reading=None, incomplete_ok=False)
 
     def pack(self) -> bytes:
         """Pack the task for other processes; functions of imported modules go by their names."""
@@ -115,46 +136,96 @@ def _unpack(packed: bytes) -> PredictionTask:
 def predict_packed(packed: bytes, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points of a packed task."""
     with without_disk_caches():  # which take longer than what variants would gain from them
-        return [predict_point(_unpack(packed), choice) for choice in choices]
+        return predict_points(_unpack(packed), choices)
 
 
-def predict_point(task: PredictionTask, choice: Choice) -> Point:
-    """Build, count and predict a variant."""
+def predict_points(task: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
+    """Build, count and predict variants; those whose code is read are compiled by one process."""
+    counted = [_count_variant(task, choice) for choice in choices]
+    if task.weights.definition.reads_code:
+        built = [variant for variant in counted if isinstance(variant, _Counted)]
+        read = iter(_read_code(task, built) if built else [])
+        counted = [next(read) if isinstance(v, _Counted) else v for v in counted]
+    return [v if isinstance(v, Refused) else _predict_counted(task, v) for v in counted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    """A variant and its counts."""
+
+    choice: Choice
+    unit: Any
+    statistics: Mapping[str, Any]
+    vector: PropertyVector
+
+
+def _refuse(choice: Choice, stage: Stage, error: CountperfError | str) -> Refused:
+    return Refused(
+        choice=dict(choice),
+        stage=stage,
+        reason=text.cut(" ".join(str(error).split()), _REASON),
+        statistics=getattr(error, "statistics", None),
+    )
+
+
+def _count_variant(task: PredictionTask, choice: Choice) -> _Counted | Refused:
     space, weights = task.space, task.weights
-
-    def refuse(stage: Stage, error: CountperfError | str) -> Refused:
-        return Refused(
-            choice=dict(choice),
-            stage=stage,
-            reason=text.cut(" ".join(str(error).split()), _REASON),
-            statistics=getattr(error, "statistics", None),
-        )
-
     stage: Stage = "build"
     try:
         unit = build_variant(space, choice)
         stage = "schedule"
         ready, resources = schedule_unit(unit)
         if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
-            return refuse("limits", too_much)
+            return _refuse(choice, "limits", too_much)
         stage = "count"
         statistics = space.statistics_at(choice, task.statistics)
         caches = weights.counted_caches
         vector = count_kernel(
             ready, statistics=statistics, view=weights.view, caches=caches, cache=False
         )
-        vector = with_transactions(vector, unit, weights.definition.named_transactions)
-        stage = "predict"
-        prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
+        named = weights.definition.named_transactions
+        vector = with_transactions(vector, unit, named, statistics)
     except CountperfError as error:
-        if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
-            stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
-        elif stage == "predict" and not isinstance(error, errors.PredictionError):
-            stage = "sizes"
-        return refuse(stage, error)
+        is_builders = stage == "build" and isinstance(error, CountingError)
+        return _refuse(choice, "schedule" if is_builders else stage, error)
+    return _Counted(choice=choice, unit=unit, statistics=statistics, vector=vector)
+
+
+def _read_code(task: PredictionTask, counted: Sequence[_Counted]) -> list[_Counted | Refused]:
+    """Compile variants, and add what their code executes to their counts."""
+    from countperf.devices.compile.compiled_kernel import read_compiled  # it imports pyopencl
+
+    try:
+        device = find_device(task.weights.device.slug)
+        every = [(v.unit, v.vector.check_parameters(task.sizes, {})) for v in counted]
+        compiled = read_compiled(every, device)
+    except CountperfError as error:
+        if len(counted) > 1:  # of one of them
+            return [read for variant in counted for read in _read_code(task, [variant])]
+        is_sizes = isinstance(error, ParameterError)
+        return [_refuse(counted[0].choice, "sizes" if is_sizes else "count", error)]
+    return [
+        _refuse(variant.choice, "compile" if code.stage == "build" else "count", code)
+        if isinstance(code, KernelBuildError)
+        else replace(variant, vector=code.add_counts(variant.vector, variant.statistics))
+        for variant, code in zip(counted, compiled, strict=True)
+    ]
+
+
+def _predict_counted(task: PredictionTask, variant: _Counted) -> Point:
+    weights, choice = task.weights, variant.choice
+    try:
+        prediction = weights.predict_counts(
+            variant.vector, task.sizes, incomplete_ok=task.incomplete_ok
+        )
+    except CountingError as error:  # at sizes, of what has no formula
+        return _refuse(choice, "count", error)
+    except CountperfError as error:
+        is_models = isinstance(error, errors.PredictionError)
+        return _refuse(choice, "predict" if is_models else "sizes", error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
-        return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
+        return _refuse(choice, "predict", f"the model predicts {time_s:.3g} s, which is no time")
     ends_s = prediction.interval_s
     parts = {name: float(part) for name, part in prediction.breakdown.items()}
     plain_s = time_s - parts.pop(CORRECTION, 0.0)
@@ -162,6 +233,7 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
     return Predicted(
         choice=dict(choice),
         time_s=time_s,
+        model=text.short_name(weights.model),
         interval_s=None if ends_s is None else (float(ends_s[0]), float(ends_s[1])),
         interval_level=prediction.interval_level,
         missing=prediction.missing,
@@ -258,10 +330,14 @@ class Ranking(Result):
     space: str  # its name
     sizes: Mapping[str, int]  # sizes for which it holds
     device: str  # slug of the device of the weights
-    weights: str  # name of the weights, and of their model
+    weights: str  # name of the weights, and of the model that was chosen
     model: str
-    best: tuple[Predicted, ...]  # fastest first
+    # fastest first; those that the chosen model predicts before those that another one does
+    best: tuple[Predicted, ...]
     predicted: int  # how many points were predicted
+    read: int = 0  # how many of these, the most promising, by their compiled code, after all
+    unread: Mapping[str, RefusalCount] = field(default_factory=dict)  # of these, those that failed
+    model_choice: str = ""  # which model was chosen, and why; empty where it was not free
     refusals: Mapping[str, RefusalCount]  # those that have no prediction, by stage
     complete: bool  # whether that is all of the space
     seconds: float  # time that it took, s
@@ -292,6 +368,7 @@ class Ranking(Result):
     def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> text.Printed:
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
+        models = dict.fromkeys([text.short_name(self.model), *(row.model for row in self.best)])
         plain = ({n: v for n, v in row.items() if n not in _ASIDE} for row in best)
         level = f"to ({text.format_percent(self.best[0].interval_level)})" if best else ""
         some = "" if self.complete else ", not all of the space"
@@ -300,6 +377,13 @@ class Ranking(Result):
             f"variants predicted{some} in {text.format_seconds(self.seconds)};"
             f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
+        if self.read or self.unread:
+            notes.append(
+                f"the {self.read} most promising by {text.short_name(self.model)}, from their"
+                " compiled code, stand first; the times of the others, by counts alone, are of"
+                " another model: do not compare them with these"
+            )
+            notes += write_refusals(self.unread, "by counts alone")
         if missing := sorted({name for row in self.best for name in row.missing}):
             notes.append(f"* without the cost of {', '.join(missing)}, of which there is no weight")
         notes += write_refusals(self.refusals)
@@ -312,6 +396,7 @@ class Ranking(Result):
                 [{**row, "mark": "*" if row.get("missing") else None} for row in best],
                 {
                     "predicted_s": text.Column("predicted", text.format_seconds),
+                    **(text.columns_of("model") if len(models) > 1 or self.read else {}),
                     "mark": text.Column(),
                     **text.make_interval_columns(level),
                     "choice": text.EACH,
@@ -320,9 +405,10 @@ class Ranking(Result):
             notes=notes,
             facts={
                 **text.extract(self, "space", "device", "weights", "model"),
-                **text.extract(self, "predicted", "complete", "seconds"),
+                **text.extract(self, "model_choice", "predicted", "read", "complete", "seconds"),
                 "parameters": dict(self.sizes),
                 "refused": list_refusals(self.refusals),
+                "unread": list_refusals(self.unread),
                 "best": best,
             },
         )
@@ -334,12 +420,18 @@ _AHEAD = 512  # points among which those of promise are looked for
 _LATEST = 256  # points from which that is estimated
 _SAMPLE = 8  # points that are predicted before any is chosen by promise
 _CHUNK = 16  # points of a task
+_READ_CHUNK = 4  # by compiled code, of a search, in which tasks are to be brief
+_READ_S = 1.0  # for a point by compiled code in a search, on one core
+READ = 64
+"""Variants that are predicted by their compiled code: the most promising by counts."""
 _IN_FLIGHT = 4  # tasks for each worker
 _WAIT_S = 0.25  # for the end of a task, before it is seen whether Ctrl-C was pressed
 LONGEST_S = 60.0
 """After so long a process is given up that builds, counts and predicts one point, s."""
 
 Numbered = tuple[int, dict[str, Value]]
+_Chunk = tuple[bytes, list[Numbered]]
+"""A packed task, and points with their numbers."""
 
 
 def rank_points(
@@ -353,6 +445,8 @@ def rank_points(
 ) -> Ranking:
     """Predict the points of a space."""
     report("looking at variants", 0)
+    space = task.space
+    number = space.number_of_choices() if points is None else min(points, space.cardinality)
     with (
         pool_or(executor) as chosen,
         Ranker(
@@ -360,7 +454,11 @@ def rank_points(
         ) as ranker,
     ):
         while not ranker.is_done:
-            report("predicting variants", ranker.answered, points)
+            report("predicting variants", ranker.answered, number)
+            ranker.work(None)
+        ranker.read_code()
+        while ranker.is_reading:
+            report("reading compiled code of variants", ranker.tried, ranker.to_read)
             ranker.work(None)
         return ranker.ranking()
 
@@ -388,11 +486,16 @@ class Ranker:
         self.best: list[tuple[float, int, Predicted]] = []
         self.refusals = RefusalCounter()
         self.spent_s = 0.0
-        self.packed = self.task.pack()
+        by_code = self.task.by_code()
+        self.packed = replace(self.task, reading=None).pack()
+        self.packed_by_code = None if by_code is None else by_code.pack()
+        self.read: dict[int, Predicted | None] = {}  # by their code; None for what does not compile
+        self.unread = RefusalCounter()
+        self.to_read = self.tried = 0
         self.waiting = enumerate(self.task.space.choices())
         self.ahead: list[Numbered] = []  # taken from it, and in no chunk yet
-        self.chunks: deque[list[Numbered]] = deque()
-        self.pending: dict[Future[list[Point]], list[Numbered]] = {}
+        self.chunks: deque[_Chunk] = deque()
+        self.pending: dict[Future[list[Point]], _Chunk] = {}
         self.latest: deque[tuple[Choice, float | None]] = deque(maxlen=_LATEST)
 
     @property
@@ -400,6 +503,24 @@ class Ranker:
         """True if all points, or as many as were wanted, are predicted."""
         self._fill()
         return not (self.chunks or self.pending)
+
+    @property
+    def is_reading(self) -> bool:
+        """True if code is left to be read."""
+        return self.tried < self.to_read
+
+    def read_code(self, seconds: float = math.inf) -> None:
+        """Have the most promising points predicted by code next, as many as there is time for."""
+        workers = capacity(self.executor)
+        most = int(min(READ, seconds * workers / _READ_S))
+        if self.packed_by_code is None or most < _READ_CHUNK:
+            return
+        first = sorted(self.best, reverse=True, key=lambda entry: entry[:2])[:most]
+        chosen = [(-number, point.choice) for _, number, point in first]
+        self.to_read = len(chosen)
+        even = max(1, -(-len(chosen) // (2 * workers)))
+        size = min(_READ_CHUNK if self.by_promise else _CHUNK, even)
+        self._add_chunks(self.packed_by_code, chosen, size)
 
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""
@@ -411,7 +532,8 @@ class Ranker:
             if not self.chunks:
                 break
             chunk = self.chunks.popleft()
-            asked = predict_packed, self.packed, [choice for _, choice in chunk]
+            packed, points = chunk
+            asked = predict_packed, packed, [choice for _, choice in points]
             if isinstance(self.executor, Pool):
                 task = self.executor.submit_within(self.longest_s, *asked)
             else:
@@ -433,15 +555,23 @@ class Ranker:
     def ranking(self) -> Ranking:
         """Return what came back so far."""
         self._look_ahead(1)
+        weights = self.task.reading or self.task.weights
+        # of equal ones those first that are visited first
+        counted = sorted(self.best, key=lambda entry: entry[:2], reverse=True)
+        read = [(point.time_s, number, point) for number, point in self.read.items() if point]
+        best = [point for *_, point in sorted(read, key=lambda entry: entry[:2])]
+        best += [point for _, number, point in counted if -number not in self.read]
         return Ranking(
             space=self.task.space.name,
             sizes=self.task.sizes,
-            device=self.task.weights.device.slug,
-            weights=self.task.weights.name,
-            model=self.task.weights.model,
-            # of equal ones those first that are visited first
-            best=tuple(p for *_, p in sorted(self.best, key=lambda i: i[:2], reverse=True)),
+            device=weights.device.slug,
+            weights=weights.name,
+            model=weights.model,
+            best=tuple(best[: self.keep]),
             predicted=self.predicted,
+            read=len(read),
+            unread=self.unread.by_stage(),
+            model_choice=self.task.model_choice,
             refusals=self.refusals.by_stage(),
             complete=not (self.ahead or self.chunks or self.pending),
             seconds=self.spent_s,
@@ -467,13 +597,18 @@ class Ranker:
             size = min(_CHUNK, max(1, -(-len(chosen) // (2 * workers))))
         else:
             chosen, size = self._promising(max(_SAMPLE, 2 * workers)), 1
+            size = _READ_CHUNK if self.task.weights.definition.reads_code else size
         if self.points is not None:
             chosen = chosen[: self.points]
             self.points -= len(chosen)
         points = [self.ahead[position] for position in chosen]
-        self.chunks.extend(points[start : start + size] for start in range(0, len(points), size))
+        self._add_chunks(self.packed, points, size)
         for position in sorted(chosen, reverse=True):
             del self.ahead[position]
+
+    def _add_chunks(self, packed: bytes, points: Sequence[Numbered], size: int) -> None:
+        starts = reversed(range(0, len(points), size))
+        self.chunks.extendleft((packed, [*points[start : start + size]]) for start in starts)
 
     def _look_ahead(self, count: int) -> None:
         self.ahead.extend(islice(self.waiting, max(0, count - len(self.ahead))))
@@ -493,8 +628,9 @@ class Ranker:
         done, _ = wait(self.pending, seconds, return_when=FIRST_COMPLETED)
         for task in done:
             chunk = self.pending.pop(task)
-            for (number, _), point in zip(chunk, self._answer(task, chunk), strict=False):
-                self._add(number, point)
+            add = self._add if chunk[0] is self.packed else self._add_read
+            for (number, _), point in zip(chunk[1], self._answer(task, chunk), strict=False):
+                add(number, point)
 
     def _add(self, number: int, point: Point) -> None:
         """Take a point and its number in the order of `SearchSpace.choices`."""
@@ -505,24 +641,38 @@ class Ranker:
         else:
             self.predicted += 1
             heapq.heappush(self.best, (-point.time_s, -number, point))
-            if len(self.best) > self.keep:
+            if len(self.best) > self.keep + READ:
                 heapq.heappop(self.best)
             self.latest.append((point.choice, point.time_s))
         if self.on_point is not None:
             self.on_point(point)
 
-    def _answer(self, task: Future[list[Point]], chunk: list[Numbered]) -> list[Point]:
+    def _add_read(self, number: int, point: Point) -> None:
+        """Take a point by its code; where that is not followed, it stays as it was by counts."""
+        self.tried += 1
+        if isinstance(point, Refused) and point.stage != "compile":
+            self.unread.add(number, point)
+            return
+        self.read[number] = point if isinstance(point, Predicted) else None
+        if isinstance(point, Refused):
+            self.refusals.add(number, point)
+            self.predicted -= 1
+        if self.on_point is not None:
+            self.on_point(point)
+
+    def _answer(self, task: Future[list[Point]], chunk: _Chunk) -> list[Point]:
         """Return the points of a chunk; of one whose process was lost each is tried by itself."""
         try:
             return task.result()
         except WorkerLostError as error:
-            if len(chunk) > 1:
-                self.chunks.extendleft([point] for point in reversed(chunk))
+            packed, points = chunk
+            if len(points) > 1:
+                self._add_chunks(packed, points, 1)
                 return []
             reason = f"the process that built and counted it was lost: {error}"
             if error.is_late:
                 reason += f"; {errors.option('longest_s', 'SECONDS')} gives it more"
-            return [Refused(choice=chunk[0][1], stage="build", reason=reason)]
+            return [Refused(choice=points[0][1], stage="build", reason=reason)]
         except ImportError as error:  # of a module that the task refers to
             raise self.task.refuse_sending(f"{type(error).__name__}: {error}") from error
 
@@ -537,7 +687,8 @@ def lay_out_point(point: Point) -> dict[str, Any]:
         return text.extract(point, "choice", "stage", "reason")
     missing = {"missing": list(point.missing)} if point.missing else {}
     ends = text.extract(point, "interval_s", "interval_level")
-    return {"choice": dict(point.choice), "predicted_s": point.time_s, **ends, **missing}
+    predicted = {"choice": dict(point.choice), "predicted_s": point.time_s, "model": point.model}
+    return {**predicted, **ends, **missing}
 
 
 def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
@@ -549,10 +700,10 @@ def list_refusals(refusals: Mapping[str, RefusalCount]) -> dict[str, Any]:
     return {stage: {"count": r.count, "reasons": reasons[stage]} for stage, r in refusals.items()}
 
 
-def write_refusals(refusals: Mapping[str, RefusalCount]) -> list[str]:
+def write_refusals(refusals: Mapping[str, RefusalCount], how: str = "refused") -> list[str]:
     """Write the most frequent reasons of refusals."""
     return [
-        f"refused ({stage}): {reason.count} of {refusal.count}, such as"
+        f"{how} ({stage}): {reason.count} of {refusal.count}, such as"
         f" {text.choice_text(reason.example.choice)}: {reason.example.reason}"
         for stage, refusal in refusals.items()
         for reason in refusal.reasons[:_EXAMPLES]

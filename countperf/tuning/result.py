@@ -111,6 +111,7 @@ class Trial(ShortRepr):
     # low and high end of the prediction's interval, s
     interval_s: IntervalOfTimes | None = None
     interval_level: Share = 0.95  # the share of cases whose time the interval is to hold
+    model: str = ""  # that predicted it
     cut_short: bool = False  # whether its first runs left no hope, so that it was not run further
     at_s: NonNegativeFloat = 0.0  # how much of the budget was spent when it was done, s
 
@@ -163,7 +164,7 @@ class TuningResult(Outlook, Result):
 
     space: str  # name of the space, slug of the device
     device: str
-    weights: str  # name of the weights, and of their model
+    weights: str  # name of the weights, and of the model that was chosen
     model: str
     sizes: Mapping[str, int]  # sizes of the kernel
     winner: Trial  # the fastest
@@ -175,6 +176,7 @@ class TuningResult(Outlook, Result):
     spent_s: float  # time spent over all sessions, s
     # whether each variant's numbers were compared with the space's reference
     numbers_checked: bool = True
+    model_choice: str = ""  # which model was chosen, and why; empty where it was not free
 
     __repr__ = Result.__str__
 
@@ -183,7 +185,7 @@ class TuningResult(Outlook, Result):
         fastest = accumulate((trial.time_s for trial in self.tried), min)
         rows = [
             {
-                **text.extract(trial, "choice", "time_s", "predicted_s", "noise"),
+                **text.extract(trial, "choice", "time_s", "predicted_s", "model", "noise"),
                 "runs": len(trial.samples_s),
                 **text.extract(trial, "cut_short", "at_s"),
                 "best_s": best_s,
@@ -191,13 +193,14 @@ class TuningResult(Outlook, Result):
             }
             for trial, best_s in zip(self.tried, fastest, strict=True)
         ]
-        what = ("space", "device", "weights", "model", "regret_bound", "bounded", "unbounded")
+        what = ("space", "device", "weights", "model", "model_choice", "regret_bound")
         seconds = text.format_seconds
         return text.Printed(
             head=self._sentences(),
             rows=rows,
             columns={
                 **{"choice": text.EACH, **text.columns_of("time_s predicted_s", seconds)},
+                **text.columns_of("model"),
                 **text.columns_of("noise", text.format_percent),
                 **text.columns_of("runs cut_short"),
                 **text.columns_of("at_s best_s", seconds),
@@ -205,8 +208,8 @@ class TuningResult(Outlook, Result):
             },
             parts=[text.Printed(notes=ranker.write_refusals(self.refusals))],
             facts={
-                **text.extract(self, *what, "confidence", "stopped", "spent_s", "ranking_s"),
-                **text.extract(self, "numbers_checked", "predicted"),
+                **text.extract(self, *what, "bounded", "unbounded", "confidence", "stopped"),
+                **text.extract(self, "spent_s", "ranking_s", "numbers_checked", "predicted"),
                 "parameters": dict(self.sizes),
                 "winner": _list_facts(self.winner),
                 "within_noise": [_list_facts(trial) for trial in self.within_noise],
@@ -225,7 +228,8 @@ class TuningResult(Outlook, Result):
             predicted += f", {ends} at {percent(winner.interval_level)}"
         are = "checked" if self.numbers_checked else "not checked, for the space has no reference"
         where = f"{self.space} on {self.device}, {text.point_text(self.sizes)}"
-        by = f"{text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
+        model = winner.model or text.short_name(self.model)
+        by = f"{model} model{text.weights_text(self.weights, self.device)}"
         bound = f"too little was measured to bound the fastest of {self.space}"
         if self.regret_bound is not None and self.regret_bound <= _LARGEST_CLAIM:
             several = f"the {self.bounded} variants that have a prediction"
@@ -250,7 +254,7 @@ class TuningResult(Outlook, Result):
 
 
 def _list_facts(trial: Trial) -> dict[str, Any]:
-    what = ("choice", "time_s", "predicted_s", "samples_s", "rounds", "cut_short", "at_s")
+    what = ("choice", "time_s", "predicted_s", "model", "samples_s", "rounds", "cut_short", "at_s")
     return text.extract(trial, *what, "interval_s", "interval_level")
 
 

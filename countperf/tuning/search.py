@@ -29,6 +29,7 @@ _STAGES: Mapping[str, rankers.Stage] = {"build": "compile", "check": "results", 
 
 Progress = Callable[[str], None]
 
+_READING = 0.2  # fraction of the seconds in which compiled code is read before any variant runs
 _OVERTIME_S = 1.0  # for a first prediction, where others were refused
 _ANSWER_S = 0.25  # for an answer of the executor, before it is seen whether Ctrl-C was pressed
 _BUILD_S = 0.05  # for a variant, before others are looked after
@@ -162,6 +163,7 @@ class _Search:
         self.before_s = 0.0  # what earlier sessions took, s
         self.earlier_end: results.End | None = None
         self.known = Candidates(self.task.space.parameters, self.plan)
+        self.number = self.task.space.number_of_choices()
         self.rounds: Counter[results.Key] = Counter()  # in which each was run
         most_s = (self.budget.seconds or math.inf) / 50
         limits: dict[str, Any] = {"most_s": most_s, "left_s": self.left_s}
@@ -240,12 +242,21 @@ class _Search:
             is_late = self.left_s(self.plan.first_share) <= 0 and self.ranker.predicted
             if is_late or (self.left_s() < -_OVERTIME_S and self.ranker.answered):
                 break
+            report("predicting variants", self.ranker.answered, self.number)
+            self.ranker.work(_ANSWER_S)
+        reading_s = _READING * (self.budget.seconds or math.inf)
+        self.ranker.read_code(reading_s)
+        until_s = self.spent_s() + reading_s
+        while self.ranker.is_reading and self.spent_s() < until_s:
+            end_if_interrupted()
+            report("reading compiled code of variants", self.ranker.tried, self.ranker.to_read)
             self.ranker.work(_ANSWER_S)
         self.look()
         self.ranking.check_predicted()
         some = "" if self.ranking.complete else ", others not looked at"
         counts = f"{self.ranking.predicted} variants predicted, {self.ranking.refused} refused"
-        self.say(f"{counts}{some}")
+        read = f", {self.ranking.read} from compiled code" if self.ranking.read else ""
+        self.say(f"{counts}{some}{read}")
 
     def look(self) -> None:
         self.ranking = self.ranker.ranking()
@@ -328,6 +339,7 @@ class _Search:
         tried = results.Trial(
             choice=point.choice,
             predicted_s=point.time_s,
+            model=point.model,
             interval_s=point.interval_s,
             interval_level=point.interval_level,
             samples_s=samples,
@@ -398,7 +410,7 @@ class _Search:
         ranking, known = self.ranking, self.known
         without = sum(ranking.refusals[s].count for s in _UNPREDICTED if s in ranking.refusals)
         looked = ranking.predicted + ranking.refused
-        there = looked if ranking.complete else self.task.space.number_of_choices()
+        there = looked if ranking.complete else self.number
         unbounded = without + max(0, there - looked)
         is_alone = known.known == 1 and unbounded > 0
         return results.End(
@@ -415,11 +427,13 @@ class _Search:
 
     def make_result(self, end: results.End, spent_s: float) -> results.TuningResult:
         winner, within = results.ties(self.known.ran, floor=0.0)
+        weights = self.task.reading or self.task.weights
         return results.TuningResult(
             space=self.task.space.name,
             device=self.runners[0].identity.slug,
-            weights=self.task.weights.name,
-            model=self.task.weights.model,
+            weights=weights.name,
+            model=weights.model,
+            model_choice=self.task.model_choice,
             sizes=self.task.sizes,
             winner=winner,
             within_noise=within,

@@ -25,6 +25,7 @@ _FAMILIES = (
     memory.shared_lines,
     memory.strided_access,
     memory.local_access,
+    memory.mixed,
     memory.rows,
     through_data.entries,
     arithmetic.precision,

@@ -8,7 +8,16 @@ from measurement_kernels.arguments import SizeParameter, arrays
 from measurement_kernels.entry import CatalogEntry
 from measurement_kernels.extended.arithmetic import TABLE
 from measurement_kernels.groups import GroupShape
-from measurement_kernels.programs import Fetch, Formula, Program, Shape, Step, along, program_entry
+from measurement_kernels.programs import (
+    Fetch,
+    Formula,
+    Program,
+    Recurrence,
+    Shape,
+    Step,
+    along,
+    program_entry,
+)
 
 _PLANE_TILE = ("i_item", "j_item"), ("i_group", "j_group")
 
@@ -234,6 +243,52 @@ def _shifted_tile(variant: str, width: int, halo: int, axes: tuple[int, int]) ->
     )
     shape = Shape(along("ij", (height, width)), fetches=(Fetch("a", *_PLANE_TILE, axes),))
     return program_entry(program, shape, "local-access", variant, (0, 1))
+
+
+# --- accesses of each element beside arithmetic, from a tenth to ten times what takes as long
+#
+# Kernels of the other classes spend nearly all of their time either in the core or in memory, and
+# do not show whether the two overlap.
+
+_STEPS = (2, 8, 32, 128)
+_MIXED = {
+    "stream": ("a[i]", "a[n], output r[n]"),
+    "three": ("a[i] + b[i] * c[i]", "a[n], b[n], c[n], output r[n]"),
+    "stride-4": ("a[4 * i]", "a[4*n], output r[n]"),
+    "structure-of-16": (
+        " + ".join(f"{1 + c / 8} * a[i, {c}]" for c in range(16)),
+        "a[n, 16], output r[n]",
+    ),
+}
+
+
+def mixed() -> Iterator[CatalogEntry]:
+    """List ``core-and-memory``: each item loads, computes in a loop, and stores."""
+    for kind, (loads, arguments) in _MIXED.items():
+        for steps in _STEPS:
+            formula = Recurrence("r[i]", ((loads, "0.9375 * s0 + 0.03125"),), "k", "s0")
+            sizes = SizeParameter("n", 128, base=2**14), SizeParameter("m", fixed=steps)
+            loops = ("i", "n"), ("k", "m")
+            yield _mixed_entry(f"{kind}-{steps}", loops, formula, sizes, arguments)
+    for steps in _STEPS[:3]:  # in place
+        value = "r[i]"
+        for _ in range(steps):
+            value = f"0.9375 * ({value}) + 0.03125"
+        sizes = (SizeParameter("n", 128, base=2**14),)
+        formula = Formula("r[i]", (value,))
+        yield _mixed_entry(f"update-{steps}", (("i", "n"),), formula, sizes, "updated r[n]")
+
+
+def _mixed_entry(
+    variant: str,
+    loops: tuple[tuple[str, str], ...],
+    formula: Formula | Recurrence,
+    sizes: tuple[SizeParameter, ...],
+    arguments: str,
+) -> CatalogEntry:
+    program = Program("core_and_memory", loops, (formula,), sizes, arrays(arguments))
+    shape = Shape(along("i", (128,)))
+    return program_entry(program, shape, "core-and-memory", variant, (0, 3, 6))
 
 
 # --- reuse: accesses that step from row to row, by lanes or in loops

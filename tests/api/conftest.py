@@ -6,6 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from countperf import errors
+from countperf.devices.discovery import discover
+from countperf.machine_code.tools import find_analyzer, find_objdump
+from countperf.models.library import fits_for
+
 KERNELS = """
 import loopy as lp
 import numpy as np
@@ -52,3 +57,17 @@ def kernel_file(tmp_path: Path) -> Path:
     path = tmp_path / "kernels.py"
     path.write_text(KERNELS)
     return path
+
+
+@pytest.fixture
+def slug_here() -> str:
+    """Return the name of a fit that ships for a device of this machine, whose code can be read."""
+    if find_objdump() is None or find_analyzer() is None:
+        pytest.skip("objdump or llvm-mca is not here")
+    try:
+        present = discover().devices
+    except errors.DeviceError as error:
+        pytest.skip(str(error))
+    fits = [fit for device in present for fit in fits_for(device.identity) if not fit.is_own]
+    names = [fit.name for fit in fits if "compiled" in fit.models]
+    return names[0] if names else pytest.skip("no fit that reads code ships for a device here")

@@ -82,7 +82,9 @@ def test_a_device_gets_weights_that_predict(
         store=tmp_path / "c.jsonl",
         busy=True,  # the machine may be
     )
+    monkeypatch.setattr(prior, "find_error", lambda *_: 100.0)  # of weights that ship
     result = calibrated()
+    assert result.is_stored
     assert (result.name, result.without_code) == ("mine/test", "not read in this test")
     assert result.is_complete
     assert len(repr(result).splitlines()) <= MOST_LINES
@@ -92,6 +94,7 @@ def test_a_device_gets_weights_that_predict(
     assert weights.device == pocl.identity
     assert weights.source is not None
     assert weights.source.protocol == CALIBRATION.name
+    assert result.models[0].path is not None
     kernel = SMALL.kernels[0]
     prediction = predict(kernel.name, kernel.sizes[0].parameters, weights=weights)
     assert prediction.interval_s is not None
@@ -105,6 +108,34 @@ def test_a_device_gets_weights_that_predict(
     by_hand.write_file(result.models[0].path)
     assert calibrated().name == "mine/test-2"  # those of somebody else are not
     assert WeightSet.read_file(result.models[0].path) == by_hand
+
+
+@pytest.mark.device
+@pytest.mark.usefixtures("own")
+def test_weights_that_ship_are_kept_if_they_predict_better_and_memory_is_to_be_as_usual(
+    tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
+    monkeypatch.setattr(calibrating, "_load_shipped", lambda *_: {})
+    calibrated = partial(calibrate, device=pocl, minutes=10.0, name="test")
+    (model,) = calibrated(store=tmp_path / "c.jsonl", busy=True).models
+    path = model.path
+    assert path is not None
+    made = WeightSet.read_file(path)
+    assert made.source is not None
+    assert len(made.source.memory_s) == 2
+    path.unlink()
+    ships = made.model_copy(update={"name": "ships"})
+    monkeypatch.setattr(calibrating, "_load_shipped", lambda *_: {"structural": ships})
+    monkeypatch.setattr(prior, "find_error", lambda *_: 1e-6)
+    result = calibrated(store=tmp_path / "c.jsonl", busy=True)
+    assert (result.name, result.is_stored, path.exists()) == ("ships", False, False)
+    assert "nothing is stored: the weights that ship, ships, are off by less" in repr(result)
+    source = made.source.model_copy(update={"memory_s": (1e-9, 1e-9)})
+    ships = ships.model_copy(update={"source": source})
+    with pytest.raises(MeasurementError, match=r"memory is \d+\.\d times slower .* pass busy=True"):
+        calibrated(store=tmp_path / "c.jsonl")
 
 
 @pytest.mark.device
@@ -136,6 +167,7 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
 ) -> None:
     monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
     monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
+    monkeypatch.setattr(prior, "find_error", lambda *_: 100.0)  # of weights that ship
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
     store = tmp_path / "c.jsonl"
     calibrated = partial(calibrate, device=pocl, minutes=10.0, name="b", store=store)

@@ -10,6 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -22,9 +23,11 @@ from countperf.api import prediction
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import choose_weights
 from countperf.cli import main, parser
+from countperf.devices.compile import compiled_kernel
 from countperf.devices.device import Device
-from countperf.errors import ParameterError
+from countperf.errors import KernelBuildError
 from countperf.models.weights import WeightSet
+from countperf.tuning import ranker
 from countperf.tuning.space import SearchSpace
 from measurement_kernels.catalog import entry
 from tests.shipped import FITS, shipped_measurements
@@ -225,7 +228,42 @@ def test_the_pages_of_the_reference_are_made_of_these_texts() -> None:
     assert {function.__name__ for function in FUNCTIONS.values()} <= {*countperf.__all__}
 
 
-@pytest.mark.parametrize("command", ["predict", "time", "evaluate"])
+@pytest.mark.device
+@pytest.mark.parametrize("model", [None, "compiled"])
+def test_variants_are_predicted_by_code_as_kernels_are(slug_here: str, model: str | None) -> None:
+    named: dict[str, Any] = {"weights": slug_here, "model": model}
+    predicted = countperf.predict(KERNEL, _sizes(), **named)
+    ranking = countperf.rank(SPACE, _sizes(), workers=1, **named)
+    search: dict[str, Any] = {"device": slug_here, "measurements": 1, "workers": 1}
+    result = countperf.tune(SPACE, _sizes(), **search, **named)
+    assert (ranking.best[0].time_s, ranking.best[0].model) == (predicted.time_s, "compiled")
+    assert (result.winner.predicted_s, result.winner.model) == (predicted.time_s, "compiled")
+    chosen = predicted.model, predicted.model_choice
+    assert chosen == (ranking.model, ranking.model_choice) == (result.model, result.model_choice)
+
+
+@pytest.mark.parametrize("error", ["a loop depends on data", ""])
+def test_variants_whose_code_is_not_followed_are_predicted_by_counts_as_kernels_are(
+    monkeypatch: pytest.MonkeyPatch, error: str
+) -> None:
+    """Where the compiler refuses, there is no time, by any model; a model that is named stays."""
+    built = KernelBuildError(error, stage="run" if error else "build")
+    reading = countperf.load_weights(SLUG, model="compiled")
+    monkeypatch.setattr(prediction, "reading_weights", lambda *_: reading)
+    monkeypatch.setattr(ranker, "find_device", lambda _: None)
+    monkeypatch.setattr(compiled_kernel, "read_compiled", lambda units, _: [built] * len(units))
+    with ThreadPoolExecutor(1) as pool:
+        ranking = countperf.rank(SPACE, _sizes(), weights=SLUG, executor=pool)
+        named = countperf.rank(SPACE, _sizes(), weights=SLUG, model="compiled", executor=pool)
+    assert ranking.model_choice.startswith("model compiled: the device of the weights is here")
+    times = [(point.time_s, point.model) for point in ranking.best]
+    assert times == ([(ROUTES["name"](), "structural")] if error else [])
+    (stage,) = named.refusals
+    assert (stage, named.model_choice) == ("count" if error else "compile", "")
+    assert [*ranking.unread, *ranking.refusals] == [stage]
+
+
+@pytest.mark.parametrize("command", ["predict", "time", "evaluate", "rank", "tune"])
 def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,16 +279,6 @@ def test_the_model_that_reads_code_is_the_default_where_it_can_be_read(
     chosen = choose_weights(SLUG)
     assert chosen.weights.model == _weights().model
     assert chosen.why == "model structural: it is not here"
-
-
-@pytest.mark.parametrize("command", ["rank", "tune"])
-def test_variants_are_ranked_by_counts(command: str) -> None:
-    told = (_list_options(command)["model"].help, _find_documentation(countperf.rank, "model"))
-    assert all("by counts" in (said or "") and "structural one" in (said or "") for said in told)
-    chosen = choose_weights(SLUG, without_code="variants are ranked by counts")
-    assert chosen.weights.model == _weights().model
-    with pytest.raises(ParameterError, match=r"reads no compiled code.*model='structural'"):
-        countperf.rank(SPACE, _sizes(), weights=SLUG, model="compiled")
 
 
 def test_the_first_of_the_levels_is_the_default() -> None:

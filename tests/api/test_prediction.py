@@ -18,9 +18,8 @@ from countperf.api import prediction as choosing
 from countperf.api.kernels import Kernel
 from countperf.cli import main
 from countperf.devices.device import Findings
-from countperf.devices.discovery import Discovery, discover
-from countperf.machine_code.tools import find_analyzer, find_objdump
-from countperf.models.library import fits_for, list_fits, load_weights
+from countperf.devices.discovery import Discovery
+from countperf.models.library import list_fits, load_weights
 
 SLUG = "pocl-epyc-zen5"
 
@@ -88,20 +87,6 @@ def test_weights_predict_counts_and_refuse_kernels(kernel_file: Path) -> None:
         errors.ParameterError, match=r"countperf.predict\(kernel, sizes, weights=weights"
     ):
         weights.predict(_axpy(kernel_file), n=64)
-
-
-@pytest.fixture
-def slug_here() -> str:
-    """Return the name of a fit that ships for a device of this machine, whose code can be read."""
-    if find_objdump() is None or find_analyzer() is None:
-        pytest.skip("objdump or llvm-mca is not here")
-    try:
-        present = discover().devices
-    except errors.DeviceError as error:
-        pytest.skip(str(error))
-    fits = [fit for device in present for fit in fits_for(device.identity) if not fit.is_own]
-    names = [fit.name for fit in fits if "compiled" in fit.models]
-    return names[0] if names else pytest.skip("no fit that reads code ships for a device here")
 
 
 @pytest.mark.device

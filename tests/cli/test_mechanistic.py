@@ -110,6 +110,18 @@ def test_a_sweep_by_many_models_fits_a_terminal(run: Run) -> None:
 def test_curves_and_the_roofline_are_drawn(tmp_path: Path, run: Run) -> None:
     curves, roof = tmp_path / "curves.svg", tmp_path / "roof.svg"
     run(f"predict {MATMUL} --model volkov {ON} --figure {roof}")
+    both = "--on nvidia-h100,nvidia-k620 --registers 32"
+    said = run(f"predict {MATMUL} --model volkov {both} --figure {tmp_path / 'both.svg'}").err
+    assert said.splitlines() == [
+        "countperf: no roof of L1: nvidia-h100 states no l1_bandwidth_byte_per_s",
+        "countperf: no roof of L1, L2: nvidia-k620 states no l1_bandwidth_byte_per_s,"
+        " l2_bandwidth_byte_per_s",
+    ]
+    drawn = (tmp_path / "both.svg").read_bytes()
+    assert drawn.count(b"-ceiling") == 5
+    said = run(f"predict {MATMUL} --on pocl-epyc-zen4 --figure {tmp_path / 'empty.svg'}").err
+    assert "no roof of L1, L2, memory" in said
+    assert "countperf characterize --store runs/pocl-epyc-zen4.json" in said
     printed = run(f"sweep {MATMUL} --model volkov,roofline {ON} --figure {curves}").out
     lines = printed.splitlines()
     assert lines[2].split() == ["occupancy", "sub-groups", "volkov", "roofline"]

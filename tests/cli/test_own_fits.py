@@ -80,6 +80,25 @@ def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
         assert load_weights("mine/first", model=model).model == model
 
 
+def test_fits_are_shown_and_only_those_of_the_user_are_removed(
+    store: str, folders: tuple[Path, Path], run: Run
+) -> None:
+    _ship(folders[0])
+    run(f"fit {store} --name first")
+    by_name = {row["name"]: row for row in run("weights --json").json}
+    assert by_name.keys() == {DEVICE.slug, "mine/first"}
+    shown = run("weights show mine/first").out
+    assert shown.startswith(f"linear model of {DEVICE.slug}")
+    assert run("weights show mine/first --model linear").out == shown
+    assert "there are: linear" in run("weights show mine/first --model other", status=1).err
+    for name, said in ((DEVICE.slug, "ships, and stays"), ("mine/frst", "did you mean mine/first")):
+        assert said in run(f"weights remove {name}", status=1).err
+    assert "takes the name of a fit" in run("weights remove", status=1).err
+    assert run("weights remove mine/first").out.startswith("mine/first is removed")
+    assert not (folders[1] / "first").exists()
+    assert find_fit("mine/first") is None
+
+
 def test_fits_stored_at_once_all_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "user_fits_folder", lambda: tmp_path)
     fits = [make_weights({"launches": float(n)}, device=DEVICE) for n in range(6)]

@@ -103,12 +103,17 @@ class FakeRunner(CaseRunner):
         self.checked: list[str] = []
         self.setup_s = 0.0
         self.others_s: Callable[[], float | None] = lambda: None
+        self.memory_s: Callable[[], tuple[float, ...]] = tuple
         self.overhead_s = 1e-5  # by how much the host's clock exceeds the event timer
         self._duration = duration
         self._broken = dict(broken or {})
 
     def time_of_others_s(self) -> float | None:
         return self.others_s()
+
+    def probe_memory(self, times: int = 1) -> tuple[float, ...]:
+        del times
+        return self.memory_s()
 
     def check(self, case: KernelCase) -> None:
         self.checked.append(case.kernel)

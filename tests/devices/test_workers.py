@@ -60,11 +60,20 @@ def test_errors_come_back_and_what_cannot_be_sent_is_refused(pool: Pool) -> None
             pool.submit(function, *argument).result()
 
 
-def test_a_pool_that_is_ended_waits_for_nothing() -> None:
-    pool = Pool(1)
-    task, waiting = pool.submit(time.sleep, 1000), pool.submit(abs, -1)
-    _until(task.running)
+def _fill_folder(told: str) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        Path(told).write_text(file.name)
+        time.sleep(1000)
+
+
+def test_a_pool_that_is_ended_waits_for_nothing_and_leaves_no_files(tmp_path: Path) -> None:
+    pool, told = Pool(1), tmp_path / "told"
+    task, waiting = pool.submit(_fill_folder, str(told)), pool.submit(abs, -1)
+    _until(lambda: told.exists() and told.read_text())
+    file = Path(told.read_text())
+    assert file.exists()
     pool.end()
+    assert not file.parent.exists()
     error = task.exception()
     assert isinstance(error, WorkerLostError)
     assert not error.is_late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import subprocess
 import sys
@@ -99,6 +100,49 @@ def test_a_case_beside_busy_programs_is_measured_again_and_says_so(store: Path) 
         assert len(entry.samples_s) == rounds
         number = 1 if stable else rounds
         assert entry.remarks == (f"other programs kept cores busy in {number} of {rounds} rounds",)
+
+
+@pytest.mark.parametrize(
+    ("copies_s", "times", "remark"),
+    [
+        ((1.0, 1.0), (1, 2), ""),
+        ((1.3, 1.1, 1.0), (2, 3), ""),  # the first round is left out
+        ((1.0, 1.3, 1.3), (1,), ""),  # one is enough
+        ((1.4, 1.3, 1.2), (1, 2, 3), "memory was 1.2 times slower in all rounds than at its best"),
+    ],
+)
+def test_rounds_beside_slow_memory_are_repeated_and_left_out(
+    store: Path, copies_s: tuple[float, ...], times: tuple[int, ...], remark: str
+) -> None:
+    """Times of the first case depend on the round: the first takes 1 ms, the second 2 ms."""
+    runner = FakeRunner(lambda case, turn, _: 1e-3 * (1 + turn if case == NAMES[0] else 1))
+
+    def probe() -> tuple[float, ...]:
+        turn = runner.rounds.count(NAMES[0]) - 1
+        is_first = runner.rounds[-1:] == [NAMES[0]]
+        return (1e-4, 2e-4 * (copies_s[turn] if is_first else 1.0))
+
+    runner.memory_s = probe
+    protocol = PROTOCOL.with_values(noise_limit=2.0)
+    measured = measure(CASES, store=store, runner=runner, protocol=protocol)
+    entry = next(entry for entry in measured if entry.case == NAMES[0])
+    assert runner.rounds.count(NAMES[0]) == len(copies_s)
+    assert [round(1e3 * min(runs)) for runs in entry.samples_s] == [*times]
+    assert entry.remarks == ((remark,) if remark else ())
+    assert [memory_s[1] for memory_s in entry.memory_s] == pytest.approx(
+        [2e-4 * copies_s[time - 1] for time in times]
+    )
+    assert entry.noise >= (math.log(1.2) if remark else 0.0)
+
+
+def test_a_resumed_campaign_knows_the_best_state_of_memory(store: Path) -> None:
+    for copies_s, remarks in ((1e-4, set()), (2e-4, {"memory was 2.0 times slower"})):
+        runner = FakeRunner()
+        runner.memory_s = lambda copies_s=copies_s: (copies_s,)
+        cases = CASES[:2] if not remarks else CASES
+        measured = measure(cases, store=store, runner=runner, protocol=PROTOCOL)
+        said = {" ".join(r.split()[:5]) for entry in measured for r in entry.remarks}
+        assert said == remarks
 
 
 @pytest.mark.parametrize(

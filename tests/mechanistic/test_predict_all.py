@@ -157,6 +157,19 @@ def test_a_class_without_a_cost_is_named() -> None:
         assert "barriers" in answers.predictions[name].ignored
 
 
+def test_models_whose_times_depend_on_barriers_do_not_ignore_them() -> None:
+    cost = K620.classes["bar.sync"]
+    slow = K620.with_values(
+        classes={**K620.classes, "bar.sync": replace(cost, cpi=1e3 * cost.cpi, latency=1e6)}
+    )
+    before, after = (predict_all(matmul(), d, SIZES, profile_options=OPTIONS) for d in (K620, slow))
+    slower = {n for n, of in after.predictions.items() if of.time_s != before.predictions[n].time_s}
+    assert slower == {"roofline", "volkov", "pipeline-rr", "mwp-cwp-corrected", "merpsys"}
+    ignore = {name for name in slower if "barriers" in before.predictions[name].ignored}
+    assert ignore == {"roofline"}  # until they are its roof
+    assert not any("barriers" in after.predictions[name].ignored for name in slower)
+
+
 def test_errors_of_counting_are_not_swallowed() -> None:
     unit = made("i<64", "x[i] = x[i] + 1 {atomic}", "x f32 64", arrays={"for_atomic": True})
     with pytest.raises(CountingError):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
+import re
 import threading
+import zlib
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -13,7 +16,9 @@ from typing import Any
 import pytest
 
 from countperf.api.searching import load_space
+from countperf.devices.workers import WorkerLostError
 from countperf.errors import ParameterError, SearchSpaceError, TuningError
+from countperf.steps import listening
 from countperf.tuning import ranker as rankers
 from countperf.tuning.candidates import Candidates
 from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, Refused, rank_points
@@ -23,6 +28,7 @@ from countperf.tuning.space import Choice, SearchSpace
 from tests.devices.fakes import LIMITS as FAKE_LIMITS
 from tests.devices.fakes import FakeRunner
 from tests.models.builders import make_weights
+from tests.printing import text_of
 from tests.tuning.spaces import CHOOSY, DOUBLE, N, chances, make_space
 
 WEIGHTS = make_weights(
@@ -178,7 +184,8 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
-    point = rankers.predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
+    task = _question(space=space, limits=replace(LIMITS, **changes))
+    (point,) = rankers.predict_points(task, [choice])
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
@@ -361,6 +368,75 @@ def _ranked(space: SearchSpace, points: int, *, by_promise: bool) -> tuple[float
             ranker.work(None)
         ranking = ranker.ranking()
     return ranking.best[0].time_s, ranking
+
+
+class _Read(_Told):
+    """By counts times grow with x. By code x = 1 fails, 2 does not compile, 3 ends the process."""
+
+    def submit(self, _: Callable[..., Any], /, *args: Any, **__: Any) -> Future[Any]:
+        packed, choices = args
+        model = pickle.loads(zlib.decompress(packed)).weights.model
+        future: Future[Any] = Future()
+        if model == "compiled" and any(choice["x"] == 3 for choice in choices):
+            future.set_exception(WorkerLostError("it is gone"))
+        else:
+            future.set_result([self._find(model, choice) for choice in choices])
+        return future
+
+    @staticmethod
+    def _find(model: str, choice: Choice) -> Point:
+        x, y = int(choice["x"]), int(choice["y"])
+        stages: dict[int, rankers.Stage] = {1: "count", 2: "compile"}
+        if model == "compiled" and x in stages:
+            return Refused(choice=dict(choice), stage=stages[x], reason=f"x is {x}")
+        time_s = 1e-6 * (9 - y) if model == "compiled" else 1e-3 * (x + 1) + 1e-4 * y
+        return Predicted(choice=dict(choice), time_s=time_s, model=model)
+
+
+READING = make_weights({"launches": 1e-6}, model="compiled")
+
+
+def test_the_most_promising_are_predicted_again_by_code_and_stand_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 16 eight are read: two predicted, two not followed, two not compiled, two lost."""
+    monkeypatch.setattr(rankers, "READ", 8)
+    task = _question(space=SPACE, reading=READING, model_choice="model compiled: it is here")
+    told: list[Point] = []
+    steps: list[tuple[str, int, int | None]] = []
+    with listening(lambda *step: steps.append(step)):
+        ranking = rank_points(task, executor=_Read(), keep=9, on_point=told.append)
+    found = [(point.choice["x"], point.choice["y"], point.model) for point in ranking.best]
+    others = [(x, y, "linear") for x in (1, 3, 4, 5) for y in (1, 2)]
+    assert found == [(0, 2, "compiled"), (0, 1, "compiled"), *others[:7]]
+    assert (ranking.predicted, ranking.refused, ranking.read, len(told)) == (14, 2, 2, 20)
+    assert {stage: why.count for stage, why in ranking.refusals.items()} == {"compile": 2}
+    assert {stage: why.count for stage, why in ranking.unread.items()} == {"build": 2, "count": 2}
+    assert {step[::2] for step in steps[1:]} == {
+        ("predicting variants", 16),
+        ("reading compiled code of variants", 8),
+    }
+    assert (ranking.model, ranking.model_choice) == ("compiled", "model compiled: it is here")
+    printed = text_of(ranking)
+    assert re.search(r"predicted +model +x +y\n +7.00 µs +compiled +0 +2\n", printed)
+    assert "the 2 most promising by compiled" in printed
+    assert "by counts alone (count): 2 of 2, such as x=1 y=1: x is 1" in printed
+
+
+@pytest.mark.parametrize(("seconds", "read"), [(1.9, 0), (3.0, 6), (100.0, 8)])
+def test_a_search_reads_as_many_as_there_is_time_for(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, read: int
+) -> None:
+    monkeypatch.setattr(rankers, "READ", 8)
+    monkeypatch.setattr(rankers, "capacity", lambda _: 2)
+    with Ranker(_question(space=SPACE, reading=READING), _Read(), by_promise=True) as ranker:
+        while not ranker.is_done:
+            ranker.work(None)
+        ranker.read_code(seconds)
+        assert ranker.to_read == read
+        while ranker.is_reading:
+            ranker.work(None)
+        assert ranker.ranking().read == min(read, 2)
 
 
 def test_promising_points_are_predicted_early_and_none_twice() -> None:

@@ -384,9 +384,12 @@ def test_a_bound_of_the_regret_says_of_what_it_is(changes: dict[str, object], sa
 
 
 def test_a_search_tells_its_state() -> None:
-    states: list[tuple[str, int]] = []
-    with listening(lambda work, done, _: states.append((work, done))):
+    told: list[tuple[str, int, int | None]] = []
+    with listening(lambda *step: told.append(step)):
         result = tune_space(QUESTION, scripted(), Budget(seconds=100), executor=Inline())
+    predicted = [step[1:] for step in told if step[0] == "predicting variants"]
+    assert predicted == [(0, 16), (8, 16)]
+    states = [(work, done) for work, done, _ in told[len(predicted) :]]
     ran = [done for _, done in states]
     assert ran == sorted({*ran})
     assert states[0][0].startswith("searching double; ")

@@ -19,6 +19,7 @@ from pymbolic.mapper.distributor import distribute
 
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CacheSize
 from countperf.counting.taxonomy import UNKNOWN_GROUPS
+from countperf.counting.vector import PropertyVector
 from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.compile.objects import INTEL, POCL, HostCode, objects_of, programs_of
 from countperf.devices.device import Device
@@ -62,6 +63,15 @@ class CompiledKernel:
     host: HostCode  # what launches them
     groups: WorkGroups  # sorts work groups by what they execute
     data_loops: tuple[FilledLoop, ...] = ()  # loops whose trip counts are data
+
+    def add_counts(
+        self, vector: PropertyVector, statistics: Mapping[str, Any] | None, **options: bool
+    ) -> PropertyVector:
+        """Return the counts of the kernel with those of its code, for the caches of the former."""
+        cache = (vector.caches or DEFAULT_CACHES).code
+        return vector.with_counts_at(
+            lambda at: self.counts(at, statistics, cache=cache, **options), "code"
+        )
 
     def counts(
         self,

@@ -22,7 +22,7 @@ from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
 from countperf.devices.opencl import OpenCLSession, retarget
-from countperf.devices.targets import Launches, generate_for_target
+from countperf.devices.targets import GeneratedCode, Launches, generate_for_target
 from countperf.devices.workers import Pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
@@ -43,8 +43,9 @@ class HostCode(Launches):
     """The launches of a translation unit through OpenCL."""
 
     @classmethod
+    @lru_cache(maxsize=32)
     def of(cls, unit: Any) -> HostCode:
-        """Generate the code of a translation unit."""
+        """Generate the code of a translation unit, once for its key and for what is followed."""
         unit = retarget(unit)
         return cls(generate_for_target(unit), describe_kernel(unit))
 
@@ -98,14 +99,19 @@ def _open_session(label: str, folder: Path) -> _Apart:
 
 
 def build_unit(
-    label: str, folder: Path, number: int, unit: Any, parameters: Mapping[str, int]
+    label: str,
+    folder: Path,
+    number: int,
+    unit: Any,
+    parameters: Mapping[str, int],
+    code: GeneratedCode | None = None,
 ) -> Objects:
     """Build and launch a unit; return names and contents of the objects that were made."""
     session = _open_session(label, folder)
     session.number = number
     before = {*folder.rglob("*.so")}
     try:
-        kernel = session.build_kernel(unit, choose_groups=fewest_groups)
+        kernel = session.build_kernel(unit, choose_groups=fewest_groups, code=code)
         if session.device.identity.platform == INTEL:
             binary = cast("list[bytes]", session.program.get_info(cl.program_info.BINARIES))[0]
             start = binary.find(_ELF, len(_ELF))  # the object is a section of another ELF file
@@ -236,7 +242,8 @@ def _compile(
         for number, (unit, sizes) in enumerate(units):
             given = device.label, Path(name), number, unit, dict(sizes)
             try:
-                compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given).result())
+                code = HostCode.of(unit).code
+                compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given, code).result())
             except KernelBuildError as error:
                 compiled.append(error)
             except Exception as error:  # noqa: BLE001  of pickling, drivers, compilers: anything

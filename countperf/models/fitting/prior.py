@@ -263,8 +263,10 @@ class CalibratedModel(ShortRepr):
 
     model: str  # name by which `load_weights` finds the weights
     weights: WeightSet  # as they are stored
-    path: Path  # where its weights are
+    path: Path | None  # where its weights are; None if they are not stored
     held_out_error: float | None  # relative error of left-out families
+    # that of the weights that ship for the device, on the same kernels
+    shipped_error: float | None = None
     factor: float  # by which they are predicted worse than those of other devices
     expected_error: float | None  # relative, of kernels that were not measured
 
@@ -273,7 +275,8 @@ class CalibratedModel(ShortRepr):
 class CalibrationResult(Result):
     """Result of a calibration."""
 
-    name: str  # under which its weights are found
+    # under which its weights are found: those that ship, where they predict better
+    name: str
     device: DeviceIdentity  # the device
     # slugs of devices whose fits the prior is from, those of the platform first
     known: tuple[str, ...]
@@ -291,19 +294,29 @@ class CalibrationResult(Result):
 
     __repr__ = Result.__str__
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether what was fitted predicts better than the weights that ship, and is stored."""
+        return self.models[0].path is not None
+
     def lay_out(self) -> Printed:
         """Give what was reached, what is unsure, and what more time would buy."""
         used = "used: intervals are wider" if self.busy else "left out, to be measured again"
         unsettled = f" ({self.unsettled} times did not settle and were {used})"
         strange = ": no known device has this platform, so that it says little"
-        what = ("model", "held_out_error", "expected_error", "factor")
-        rows = [{**extract(model, *what), "weights": str(model.path)} for model in self.models]
+        what = ("model", "held_out_error", "shipped_error", "expected_error", "factor")
+        rows = [{**extract(m, *what), "weights": m.path and str(m.path)} for m in self.models]
         notes = [
             f"{model.model}: errors are {model.factor:.1f} times those of other devices: this one"
             " is unlike them, or other programs disturbed it"
             for model in self.models
             if model.factor > _UNLIKE
         ]
+        if not self.is_stored:
+            notes.append(
+                f"nothing is stored: the weights that ship, {self.name}, are off by less on these"
+                " kernels"
+            )
         if self.without_code:
             notes.append(f"no weights that read compiled code: {self.without_code}")
         if self.is_complete:
@@ -322,6 +335,7 @@ class CalibrationResult(Result):
             columns={
                 "model": Column("model"),
                 "held_out_error": Column("families left out", format_percent),
+                "shipped_error": Column("weights that ship", format_percent),
                 "expected_error": Column("expected", format_percent),
             },
             notes=[*notes, f"to use it: countperf predict KERNEL SIZES --weights {self.name}"],
@@ -331,7 +345,11 @@ class CalibrationResult(Result):
                 "device": self.device.slug,
                 "prior_of_platform": self.is_kin,
                 "complete": self.is_complete,
-                "models": [{**extract(m, *what[:3]), "written": str(m.path)} for m in self.models],
+                "stored": self.is_stored,
+                "models": [
+                    {**extract(m, *what[:4]), "written": m.path and str(m.path)}
+                    for m in self.models
+                ],
             },
         )
 
@@ -442,6 +460,21 @@ def find_factors(expected_s: Vector, shares: Matrix, times_s: Vector, scatter: f
     return np.exp(logs)
 
 
+def find_error(weights: WeightSet, observations: Sequence[Observation]) -> float | None:
+    """Return the mean relative error of weights on measured cases that they can predict."""
+    cases = _select_complete(weights, observations)
+    errors = [abs(split_time(weights, case)[0] / case.time_s - 1.0) for case in cases]
+    return mean_error(np.array(errors)).value if errors else None
+
+
+def _select_complete(
+    weights: WeightSet, observations: Sequence[Observation]
+) -> Sequence[Observation]:
+    model = weights.definition
+    known = [c for c in observations if not find_missing(weights, model_inputs(model, c.counts))]
+    return fit_model.select_readable(known, model, "structure")
+
+
 def rescale_weights(
     weights: WeightSet, observations: Sequence[Observation], header: Header, *, noise: float = 0.0
 ) -> WeightSet:
@@ -453,9 +486,7 @@ def rescale_weights(
     `_PRIOR` times their logarithms. Intervals get wider as far as left-out families are predicted
     worse than in the fit, and by `noise` of the times.
     """
-    model = weights.definition
-    complete = [c for c in observations if not find_missing(weights, model_inputs(model, c.counts))]
-    cases = fit_model.select_readable(complete, model, "structure")
+    cases = _select_complete(weights, observations)
     split = [split_time(weights, case) for case in cases]
     expected, shares = (np.array(column) for column in zip(*split, strict=True))
     measured = np.array([case.time_s for case in cases])

@@ -8,13 +8,12 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from threading import Lock
-from types import SimpleNamespace
 from typing import Any
 
 import loopy as lp
 import numpy as np
 import pytest
+from loopy import TranslationUnit
 
 from countperf.caches import OBJECTS
 from countperf.devices.binding import bind_arguments
@@ -121,12 +120,15 @@ def test_missing_sizes_are_named(pocl: Device) -> None:
 
 
 @needs_objdump
-def test_what_no_other_process_can_have_is_refused() -> None:
+def test_what_no_other_process_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise TypeError("cannot be pickled")
+
     device = make_device("pocl:0", "CPU", platform="Portable Computing Language")
-    entry = SimpleNamespace(name="odd", args=[])
-    unit = SimpleNamespace(default_entrypoint=entry, lock=Lock())
-    (refused,) = read_compiled([(unit, {})], device)
-    assert str(refused).startswith("kernel 'odd' is not compiled in a process of its own: cannot")
+    monkeypatch.setattr(TranslationUnit, "__reduce_ex__", refuse)
+    (refused,) = read_compiled([(double(), {"n": 16})], device)
+    said = "is not compiled in a process of its own: cannot"
+    assert str(refused).startswith(f"kernel {double().default_entrypoint.name!r} {said}")
 
 
 @needs_objdump
