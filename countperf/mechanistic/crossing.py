@@ -31,40 +31,35 @@ class Crossover(text.Result):
     kernels: tuple[str, str]
     device: str  # slug of the device
     size: str  # the one whose values are named; others that grow follow
-    points: tuple[Mapping[str, int], ...]  # sizes at which both were predicted, ascending
-    # by model, the one to trust first first: points from which on a kernel is the faster one, ""
+    ends: tuple[int, int]  # its least and largest value
+    # by model, the one to trust first first: values from which on a kernel is the faster one, ""
     # where both take the same time
-    changes: Mapping[str, tuple[tuple[Mapping[str, int], str], ...]]
+    changes: Mapping[str, Sequence[tuple[int, str]]]
     ratios: Mapping[str, tuple[float, float]]  # time of the second over the first, at both ends
-    lacking: Mapping[str, CountperfError]  # why a model does not tell
+    lacking: Mapping[str, str]  # why a model does not tell
 
     __repr__ = text.Result.__str__
 
     def say_crossing(self, model: str) -> str:
         """Say which kernel is faster by a model, from which size on."""
-        said = [
-            f"{name or 'neither'} from {self.size} = {at[self.size]} on"
-            for at, name in self.changes[model]
-        ]
+        said = [f"{who or 'neither'} from {self.size} = {n}" for n, who in self.changes[model]]
         if not said[1:]:
-            said = [f"{said[0].removesuffix(' on')} to {self.points[-1][self.size]}: no crossing"]
-        return ", ".join(said)
+            return f"{said[0]} to {self.ends[1]}: no crossing"
+        return ", ".join(f"{each} on" for each in said)
 
     def lay_out(self) -> text.Printed:
         """Give what the model to trust first says, then a row per model."""
-        ends = [f"{self.size} = {self.points[i][self.size]}" for i in (0, -1)]
-        best = next(iter(self.changes))
+        best, (first, second) = next(iter(self.changes)), self.kernels
         rows: list[dict[str, Any]] = [
             {
                 "model": name,
-                "faster": self.say_crossing(name),
                 **dict(zip(("first_ratio", "last_ratio"), self.ratios[name], strict=True)),
-                "changes": [{"from": dict(at), "faster": who} for at, who in found],
+                "faster": self.say_crossing(name),
+                "changes": [{"from": value, "faster": who} for value, who in found],
             }
             for name, found in self.changes.items()
         ]
-        reasons = [f"{name} does not tell: {error}" for name, error in self.lacking.items()]
-        first, second = self.kernels
+        at = [text.Column(f"at {self.size} = {end}", "{:.3g}".format) for end in self.ends]
         return text.Printed(
             head=[
                 text.wrap_note(f"faster: {self.say_crossing(best)}, by {best}", ""),
@@ -73,13 +68,13 @@ class Crossover(text.Result):
             rows=rows,
             columns={
                 **text.columns_of("model"),
-                "first_ratio": text.Column(f"at {ends[0]}", lambda ratio: f"{ratio:.3g}"),
-                "last_ratio": text.Column(f"at {ends[1]}", lambda ratio: f"{ratio:.3g}"),
+                **dict(zip(("first_ratio", "last_ratio"), at, strict=True)),
                 **text.columns_of("faster"),
             },
-            notes=[*map(text.wrap_note, reasons)],
-            facts=text.extract(self, "kernels", "device", "size", "points")
-            | {"lacking": {name: str(error) for name, error in self.lacking.items()}},
+            notes=[
+                text.wrap_note(f"{by} does not tell: {why}") for by, why in self.lacking.items()
+            ],
+            facts=text.extract(self, "kernels", "device", "size", "ends", "lacking"),
             name="models",
         )
 
@@ -122,26 +117,24 @@ def find_crossover(
         ratio = find_ratio(model, value)
         return "" if abs(ratio - 1) < _SAME else names[ratio < 1]
 
-    first, last = values[main][0], values[main][-1]
-    changes: dict[str, tuple[tuple[Mapping[str, int], str], ...]] = {}
-    lacking: dict[str, CountperfError] = {}
-    for model in rank_by_error(
-        answers_at(first)[0], has_barriers=answers_at(first)[1].has_barriers
-    ):
+    ends = values[main][0], values[main][-1]
+    changes: dict[str, list[tuple[int, str]]] = {}
+    lacking: dict[str, str] = {}
+    reason: CountperfError | None = None
+    at_first = answers_at(ends[0])[0]
+    for model in rank_by_error(at_first, has_barriers=at_first.has_barriers):
         try:
-            found = find_changes(partial(name_faster, model), values[main], steps[main])
+            changes[model] = find_changes(partial(name_faster, model), values[main], steps[main])
         except CountperfError as error:
-            lacking[model] = error
-        else:
-            changes[model] = tuple((answers_at(n)[0].parameters, who) for n, who in found)
-    if not changes:
-        raise next(iter(lacking.values()))
+            lacking[model], reason = str(error), reason or error
+    if reason is not None and not changes:
+        raise reason
     return Crossover(
         kernels=names,
-        device=answers_at(first)[0].device,
+        device=at_first.device,
         size=main,
-        points=tuple(ordered),
+        ends=ends,
         changes=changes,
-        ratios={name: (find_ratio(name, first), find_ratio(name, last)) for name in changes},
+        ratios={name: (find_ratio(name, ends[0]), find_ratio(name, ends[1])) for name in changes},
         lacking=lacking,
     )
