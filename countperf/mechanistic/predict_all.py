@@ -404,26 +404,19 @@ def answers_of(
         note=profiler.note,
         has_barriers=BARRIER in names,
         roofs_s={n: float(r.time_s) for n, r in roofs.items() if not isinstance(r, Exception)},
-        busy_s=_find_busy(next(m for m in asked if m.model == "roofline"), launches),
+        busy_s=_find_busy(found["roofline"]) if len(launches) == 1 else {},
         hidden_from=hiding.get("ridge_occupancy"),
         resident=hiding.get("occupancy"),
     )
 
 
-def _find_busy(
-    roofline: MechanisticModel, launches: Sequence[tuple[ProfiledKernel, int]]
-) -> dict[str, float]:
-    """Return the time that each subsystem is busy over all launches, s; none if a cost lacks."""
-    parts: list[tuple[Mapping[str, float], int]] = []
-    for profiled, number in launches:
-        try:
-            made = roofline.predict(profiled)
-        except (ParameterError, DeviceParameterError):
-            return {}
-        cycles = {n[5:-1]: c for n, c in made.results.items() if n.startswith("busy[")}
-        cycle_s = float(made.breakdown[made.bound]) / max(cycles.values())
-        parts.append(({name: number * cycle_s for name, number in cycles.items()}, number))
-    return _add_up(parts)
+def _find_busy(roofline: Answer) -> dict[str, float]:
+    """Return the time that each subsystem is busy, s; none where the roofline lacks a cost."""
+    if isinstance(roofline, Exception):
+        return {}
+    cycles = {n[5:-1]: c for n, c in roofline.results.items() if n.startswith("busy[")}
+    cycle_s = float(roofline.breakdown[roofline.bound]) / max(cycles.values())
+    return {name: number * cycle_s for name, number in cycles.items()}
 
 
 def answer_or_error(
