@@ -14,7 +14,7 @@ from countperf import errors
 from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel, table_kernels
-from countperf.api.mechanistic_models import predict_all, profiler_of
+from countperf.api.mechanistic_models import find_described_device, predict_all, profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
@@ -354,8 +354,8 @@ def compare(
     if (kernel is None) != (timing is None) or (measurements is None) == (kernel is None):
         both = f"{errors.option('kernel', 'KERNEL')}, {errors.option('timing', 'FILE')}"
         raise errors.ParameterError(
-            f"pass the measurements of a device, or a kernel of yours and its times ({both}), which"
-            " suffice alone; FILE comes from: countperf time KERNEL n=... --output FILE",
+            f"a kernel of yours is judged by its times alone: pass both ({both}), where FILE comes"
+            " from: countperf time KERNEL n=... --device DEVICE --output FILE",
             parameter="timing",
         )
     profile_options = profile_options or {}
@@ -414,12 +414,7 @@ def _compare_own(
     elif not isinstance(device, DeviceParameters):
         device = load_device(device)
     if device is None and fit is None:
-        raise errors.DeviceError(
-            f"the times are of {slug}, and there is no fit and no description of it; name the one"
-            f" that it is ({errors.option('document', 'SLUG')}), or make one: countperf"
-            " characterize --store device.json --output parameters.json",
-            device=slug,
-        )
+        device = find_described_device(weights=slug)  # says that there is none
     asked = Kernel.of(kernel, dict(timed[0].parameters), options.get("statistics"))
     mechanistic = [name for name in models or model_names() if name in model_names(variants=True)]
     fitted = [name for name in models or (fit.models if fit else ()) if name not in mechanistic]

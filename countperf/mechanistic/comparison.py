@@ -142,7 +142,7 @@ class Comparison(Document, text.Result):
         said += f" {text.format_percent(least)} over {len(best.cases)} of {self.test_cases} sizes"
         said += f" of {best.cases[0].kernel} on {self.device}"
         told = f"alike within {text.format_percent(noise)}: {text.some_of(names[1:], most=4)}"
-        few = "one size does not tell constants from growth: time two more, far apart"
+        few = "of one size: more of them tell constants from growth"
         lines = [said, told if names[1:] else "", few if self.test_cases == 1 else ""]
         return [text.wrap_note(line, "") for line in lines if line]
 
