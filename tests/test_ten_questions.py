@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from tests.cli.conftest import run as run  # noqa: PLC0414 - a fixture
+from tests.cli.conftest import run as run
 from tests.mechanistic.builders import time_as
 
 SLUGS = ("nvidia-h100", "nvidia-a100", "nvidia-rtx-4090", "amd-mi300x")
