@@ -200,12 +200,9 @@ def fit(
 
     Examples
     --------
-    >>> from countperf.measuring.measurement_sets import measurements_in
-    >>> from countperf.models.library import fits_folders
-    >>> campaign = measurements_in(fits_folders()[0] / "pocl-epyc-zen4")  # 3661 cases
-    >>> found = fit(campaign, collections=["paper"])
-    >>> len(found.observations), found.weights.quality.objective[:35]
-    (342, 'sum of squares of 1 - predicted/mea')
+    >>> found = fit(list_measured_devices()["pocl-epyc-zen4"], collections=["paper"])
+    >>> len(found.observations), found.weights.quality.objective[:42]
+    (342, 'sum of squares of 1 - predicted/measured, ')
     """
     if objective is not None:
         check_choice("objective", objective, get_args(Objective))

@@ -128,10 +128,9 @@ def run_evaluate(options: argparse.Namespace) -> None:
     weights = pick_options(options, "weights", "model", "force")
     chosen = {"purposes": options.purpose, "collections": options.collection}
     evaluation = evaluate(measurements, **chosen, **weights)
-    ranking = evaluate_ranking(measurements, **weights)
     shown = evaluation.lay_out()
     is_whole = not options.collection and "variant" in (options.purpose or ["variant"])
-    if ranking.sets and is_whole:
+    if is_whole and (ranking := evaluate_ranking(measurements, **weights)).sets:
         ranked = ranking.lay_out()
         facts = {**shown.facts, "ranking": ranked.object()}
         shown = replace(shown, facts=facts, notes=[*shown.notes, "", ranked.text()])
