@@ -21,7 +21,8 @@ from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.steps import listening
 from countperf.tuning import ranker as rankers
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, Refused, rank_points
+from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, rank_points
+from countperf.tuning.refusals import Refused, Stage, count_refusals
 from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
@@ -106,7 +107,7 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
 def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
-    build = rankers.count_refusals(refused)["build"]
+    build = count_refusals(refused)["build"]
     assert build.count == 600
     assert [reason.count for reason in build.reasons] == [2] * 50
 
@@ -184,8 +185,7 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
-    task = _question(space=space, limits=replace(LIMITS, **changes))
-    (point,) = rankers.predict_points(task, [choice])
+    point = rankers.predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
@@ -386,7 +386,7 @@ class _Read(_Told):
     @staticmethod
     def _find(model: str, choice: Choice) -> Point:
         x, y = int(choice["x"]), int(choice["y"])
-        stages: dict[int, rankers.Stage] = {1: "count", 2: "compile"}
+        stages: dict[int, Stage] = {1: "count", 2: "compile"}
         if model == "compiled" and x in stages:
             return Refused(choice=dict(choice), stage=stages[x], reason=f"x is {x}")
         time_s = 1e-6 * (9 - y) if model == "compiled" else 1e-3 * (x + 1) + 1e-4 * y
