@@ -250,9 +250,8 @@ class Ranking(Result):
         ]
         if self.read or self.unread:
             notes.append(
-                f"the {self.read} most promising by {text.short_name(self.model)}, from their"
-                " compiled code, stand first; the times of the others, by counts alone, are of"
-                " another model: do not compare them with these"
+                f"{self.read} of the most promising, predicted from their compiled code, stand"
+                " first; the others have times by counts alone, which do not compare with these"
             )
             notes += write_refusals(self.unread, "by counts alone")
         if missing := sorted({name for row in self.best for name in row.missing}):
@@ -293,16 +292,14 @@ _SAMPLE = 8  # points that are predicted before any is chosen by promise
 _CHUNK = 16  # points of a task
 _READ_CHUNK = 4  # by compiled code, of a search, in which tasks are to be brief
 _READ_S = 1.0  # for a point by compiled code in a search, on one core
-READ = 64
-"""Variants that are predicted by their compiled code: the most promising by counts."""
+READ = 64  # points that are predicted by their compiled code: the most promising by counts
 _IN_FLIGHT = 4  # tasks for each worker
 _WAIT_S = 0.25  # for the end of a task, before it is seen whether Ctrl-C was pressed
 LONGEST_S = 60.0
 """After so long a process is given up that builds, counts and predicts one point, s."""
 
 Numbered = tuple[int, dict[str, Value]]
-_Chunk = tuple[bytes, list[Numbered]]
-"""A packed task, and points with their numbers."""
+_Chunk = tuple[bytes, list[Numbered]]  # a packed task, and points with their numbers
 
 
 def rank_points(
@@ -328,7 +325,7 @@ def rank_points(
             report("predicting variants", ranker.answered, number)
             ranker.work(None)
         ranker.read_code()
-        while ranker.is_reading:
+        while ranker.tried < ranker.to_read:
             report("reading compiled code of variants", ranker.tried, ranker.to_read)
             ranker.work(None)
         return ranker.ranking()
@@ -358,10 +355,9 @@ class Ranker:
         self.refusals = RefusalCounter()
         self.spent_s = 0.0
         self.packed = replace(self.task, reading=None).pack()
-        self.packed_by_code: bytes | None = None
         if self.task.reading is not None:  # as in `predict`, an attempt leaves nothing out
-            changes: Any = {"weights": self.task.reading, "reading": None, "incomplete_ok": False}
-            self.packed_by_code = replace(self.task, **changes).pack()
+            code: Any = {"weights": self.task.reading, "reading": None, "incomplete_ok": False}
+            self.packed_by_code = replace(self.task, **code).pack()
         self.read: dict[int, Predicted | None] = {}  # by their code; None for what does not compile
         self.unread = RefusalCounter()
         self.to_read = self.tried = 0
@@ -377,16 +373,11 @@ class Ranker:
         self._fill()
         return not (self.chunks or self.pending)
 
-    @property
-    def is_reading(self) -> bool:
-        """True if code is left to be read."""
-        return self.tried < self.to_read
-
     def read_code(self, seconds: float = math.inf) -> None:
         """Have the most promising points predicted by code next, as many as there is time for."""
         workers = capacity(self.executor)
         most = int(min(READ, seconds * workers / _READ_S))
-        if self.packed_by_code is None or most < _READ_CHUNK:
+        if self.task.reading is None or most < _READ_CHUNK:
             return
         first = sorted(self.best, reverse=True, key=lambda entry: entry[:2])[:most]
         chosen = [(-number, point.choice) for _, number, point in first]

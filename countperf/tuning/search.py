@@ -247,7 +247,7 @@ class _Search:
         reading_s = _READING * (self.budget.seconds or math.inf)
         self.ranker.read_code(reading_s)
         until_s = self.spent_s() + reading_s
-        while self.ranker.is_reading and self.spent_s() < until_s:
+        while self.ranker.tried < self.ranker.to_read and self.spent_s() < until_s:
             end_if_interrupted()
             report("reading compiled code of variants", self.ranker.tried, self.ranker.to_read)
             self.ranker.work(_ANSWER_S)

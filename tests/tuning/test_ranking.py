@@ -419,7 +419,7 @@ def test_the_most_promising_are_predicted_again_by_code_and_stand_first(
     assert (ranking.model, ranking.model_choice) == ("compiled", "model compiled: it is here")
     printed = text_of(ranking)
     assert re.search(r"predicted +model +x +y\n +7.00 µs +compiled +0 +2\n", printed)
-    assert "the 2 most promising by compiled" in printed
+    assert "2 of the most promising, predicted from their compiled code, stand first" in printed
     assert "by counts alone (count): 2 of 2, such as x=1 y=1: x is 1" in printed
 
 
@@ -434,7 +434,7 @@ def test_a_search_reads_as_many_as_there_is_time_for(
             ranker.work(None)
         ranker.read_code(seconds)
         assert ranker.to_read == read
-        while ranker.is_reading:
+        while ranker.tried < ranker.to_read:
             ranker.work(None)
         assert ranker.ranking().read == min(read, 2)
 

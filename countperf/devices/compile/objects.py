@@ -243,8 +243,8 @@ def keep_compiler() -> Generator[tuple[Pool, Path]]:
     if kept := getattr(_compilers, "kept", None):
         yield kept
         return
-    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name, Pool(1) as pool:
-        _compilers.kept = pool, Path(name)
+    with Pool(1) as pool:
+        _compilers.kept = pool, Path(pool.folder.name)
         try:
             yield _compilers.kept
         finally:
