@@ -248,7 +248,7 @@ class Ranking(Result):
             f"variants predicted{some} in {text.format_seconds(self.seconds)};"
             f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
-        if self.read or self.unread:
+        if 0 < self.read < self.predicted or self.unread:
             notes.append(
                 f"{self.read} of the most promising, predicted from their compiled code, stand"
                 " first; the others have times by counts alone, which do not compare with these"
