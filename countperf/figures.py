@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from countperf.devices.parameters import DeviceParameters, available_devices, load_device
+from countperf.devices.parameters import (
+    DeviceParameters,
+    advise_characterization,
+    available_devices,
+    load_device,
+)
 from countperf.errors import MissingExtraError, ParameterError
 from countperf.measuring import TimedSize, Timing
 from countperf.mechanistic.predict_all import ModelAnswers
@@ -232,60 +238,147 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     if not (explanation.flops > 0 and explanation.global_bytes > 0 and whole > 0):
         said = "a roofline shows kernels that compute and access global memory; this one does not"
         raise ParameterError(said, parameter="explanation")
-    rate, intensity = explanation.flops / whole, explanation.flops / explanation.global_bytes
-    points = {f"{prediction.kernel}: {format_quantity(rate, 'flop/s')}": ("kernel", rate)}
-    return _roofline(points, intensity, device, prediction_title(prediction))
+    figure = new_figure((7, 5.5))
+    label = f"{prediction.kernel}: {format_quantity(explanation.flops / whole, 'flop/s')}"
+    point = _RoofPoint(label, "kernel", whole, explanation.flops, {"L1": explanation.global_bytes})
+    _draw_roofs(figure.subplots(), [point], device, prediction.device)
+    figure.supxlabel("operational intensity of what the kernel asks for, flop/byte", fontsize=10)
+    figure.suptitle(prediction_title(prediction), fontsize=10)
+    return figure
 
 
-def model_roofline_figure(answers: ModelAnswers) -> Figure:
-    """Draw the roofline of a device, and a kernel on it as each model predicts it."""
-    device, flops, moved = answers.described, answers.total_flops, answers.total_bytes
-    reason = ""
-    if not (device.peak_flops and device.bandwidth_byte_per_s):
-        reason = "the device states no peak_flops or no bandwidth_byte_per_s"
-    elif not (flops and moved):
-        reason = "the kernel has no floating-point operations or moves no data"
-    elif not answers.predictions:
-        reason = "no model predicts it; to_frame() says why"
-    if reason or not (flops and moved):
-        message = f"no roofline of {answers.kernel} on {answers.device}: {reason}"
-        raise ParameterError(message, parameter="figure")
-    times = {name: float(made.time_s) for name, made in answers.predictions.items()}
-    points = {
-        f"{name}: {format_quantity(time_s, 's')}": (name, flops / time_s)
-        for name, time_s in times.items()
+@dataclass(frozen=True, slots=True)
+class _RoofPoint:
+    """A kernel's time, s, its operations, and its bytes by where they come from."""
+
+    label: str
+    gid: str
+    time_s: float
+    flops: float
+    moved: Mapping[str, float]
+
+
+_WIDE = 34  # letters of a label that takes a line of its own
+_LEVELS = {"L1": SKY, "L2": GREEN, "memory": ORANGE}  # colors of roofs
+
+
+def list_roofs(device: DeviceParameters | None, slug: str = "") -> tuple[dict[str, float], str]:
+    """Return the roofs of a device, byte/s and flop/s, and which it lacks, with how to get them."""
+    names: dict[str, str] = {
+        "L1": "l1_bandwidth_byte_per_s",
+        "L2": "l2_bandwidth_byte_per_s",
+        "memory": "bandwidth_byte_per_s",
+        "arithmetic": "peak_flops",
     }
-    title = f"{answers.kernel} on {answers.device}, {point_text(answers.parameters)}"
-    return _roofline(points, flops / moved, device, title, of="reaches memory")
+    slug = slug if device is None else device.slug
+    roofs = {roof: rate for roof, name in names.items() if (rate := getattr(device, name, None))}
+    if device is not None and "memory" in roofs:
+        roofs["memory"] *= device.achievable_bandwidth_share or 1.0
+    lacks = [roof for roof in names if roof not in roofs]
+    if device is not None and device.l2_bytes == 0:
+        lacks = [roof for roof in lacks if roof not in ("L1", "L2")]
+    if not lacks:
+        return roofs, ""
+    said = f"no roof of {', '.join(lacks)}: {slug} states no {', '.join(names[of] for of in lacks)}"
+    if not {"memory", "arithmetic"}.isdisjoint(lacks):
+        said += f"; make a description, {advise_characterization(slug)}"
+    return roofs, said
 
 
-def _roofline(
-    points: Mapping[str, tuple[str, float]],
-    intensity: float,
-    device: DeviceParameters | None,
-    title: str,
-    of: str = "the kernel asks for",
-) -> Figure:
-    """Draw rates, flop/s, by labels, at an intensity, below what is known of a device."""
-    figure = new_figure((8, 5))
-    panel = figure.subplots()
-    bandwidth = None if device is None else device.bandwidth_byte_per_s
-    peak = None if device is None else device.peak_flops
-    ridge = peak / bandwidth if peak and bandwidth else 1.0
-    around = np.geomspace(min(intensity, ridge) / 8, max(intensity, ridge) * 8, 200)
-    if bandwidth is not None:
-        roof = np.minimum(bandwidth * around, math.inf if peak is None else peak) / 1e9
-        label = f"memory: {format_quantity(bandwidth, 'byte/s')}"
-        panel.plot(around, roof, color=ORANGE, label=label, gid="memory-ceiling")
-    if peak is not None:
-        label = f"arithmetic: {format_quantity(peak, 'flop/s')}"
-        panel.axhline(peak / 1e9, color=BLUE, linestyle="--", label=label, gid="compute-ceiling")
-    for position, (label, (gid, rate)) in enumerate(points.items()):
-        mark, color = "*osD^v"[position % 6], CYCLE[position % len(CYCLE)] if position else RED
-        panel.plot(intensity, rate / 1e9, mark, color=color, markersize=9, label=label, gid=gid)
-    panel.set(xscale="log", yscale="log")
-    x = f"operational intensity of what {of}, flop/byte"
-    _label(figure, title, x, "arithmetic rate, Gflop/s")
+def _draw_roofs(
+    panel: Any, points: Sequence[_RoofPoint], device: DeviceParameters | None, slug: str
+) -> None:
+    """Draw the roofs of a device with their numbers, and below these points with their times."""
+    roofs, lacking = list_roofs(device, slug)
+    peak, places = roofs.get("arithmetic", math.inf), list[float]()
+    bandwidths = {level: roofs[level] for level in _LEVELS if level in roofs}
+    for position, point in enumerate(points):
+        rate, mark = point.flops / point.time_s / 1e9, "*osD^vPX"[position % 8]
+        at = {
+            level: point.flops / moved
+            for level, moved in point.moved.items()
+            if moved and (level in roofs or level == "memory" or len(point.moved) == 1)
+        }
+        places += at.values()
+        panel.plot([*at.values()], [rate] * len(at), color=GRAY, linewidth=0.8)
+        hollow: Any = {"markerfacecolor": "none"} if position > 7 else {}
+        for level, x in at.items():
+            marked = hollow | {"color": _LEVELS[level] if level in roofs else RED}
+            panel.plot(x, rate, mark, markersize=9, gid=f"{point.gid}-{level}", **marked)
+        panel.plot([], [], mark, color="black", markersize=7, label=point.label, **hollow)
+    places += [peak / bandwidth for bandwidth in bandwidths.values() if peak < math.inf]
+    places = places or [1.0]
+    low, high = min(places) / 8, max(places) * 4
+    shares = [0.03, 0.28, 0.53]  # of the lines, where texts begin: far from points and each other
+    for level in reversed(bandwidths):
+        end = min(high, peak / bandwidths[level])
+        ends = np.array([low, end])
+        line = bandwidths[level] * ends / 1e9
+        panel.plot(ends, line, color=_LEVELS[level], gid=f"{level}-ceiling")
+        starts = {share: low * (end / low) ** share for share in shares}
+        far = {of: min(abs(math.log(2 * x / p)) for p in places) for of, x in starts.items()}
+        shares.remove(share := max(shares, key=far.__getitem__))
+        x = starts[share]
+        above = 1.15 * bandwidths[level] * x / 1e9  # the text follows the line through here
+        angle = math.degrees(math.atan2(above, x))
+        said = f"{level}: {format_quantity(bandwidths[level], 'byte/s')}"
+        along: Any = {"rotation_mode": "anchor", "transform_rotates_text": True, "clip_on": True}
+        panel.text(x, above, said, fontsize=8, rotation=angle, **along)
+    if peak < math.inf:
+        start = min((peak / of for of in bandwidths.values()), default=low)
+        panel.plot([start, high], [peak / 1e9] * 2, color=BLUE, gid="compute-ceiling")
+        said = f"arithmetic: {format_quantity(peak, 'flop/s')}"
+        panel.text(high, 1.1 * peak / 1e9, said, fontsize=8, ha="right")
+    panel.set(xscale="log", yscale="log", title=slug)
+    panel.margins(x=0, y=0.1)
+    plain_ticks(panel.xaxis, panel.yaxis)
+    columns = 1 if any(len(point.label) > _WIDE for point in points) else 2
+    below: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "frameon": False}
+    below |= {"title": fill(lacking, 60, break_on_hyphens=False), "title_fontsize": 8}
+    handles, labels = panel.get_legend_handles_labels()
+    panel.legend(handles, labels, fontsize=8, ncols=columns, **below)
+
+
+def model_roofline_figure(answers: Sequence[ModelAnswers]) -> Figure:
+    """Draw a panel for each device: its roofs, and kernels on it as each model predicts them.
+
+    A kernel stands at its operations over the bytes that each roof stands for: those that
+    sub-groups ask for (L1), those that reach L2, and those that reach memory. Its height is its
+    rate.
+    """
+    by_device: dict[str, list[ModelAnswers]] = {}
+    for each in answers:
+        if not (each.total_flops and each.total_bytes):
+            reason = "the kernel has no floating-point operations or moves no data"
+            message = f"no roofline of {each.kernel} on {each.device}: {reason}"
+            raise ParameterError(message, parameter="figure")
+        by_device.setdefault(each.device, []).append(each)
+    across = min(3, len(by_device))
+    down = -(-len(by_device) // across)
+    most = max(len(of.predictions) for of in answers) * len(answers) / len(by_device)
+    figure = new_figure((max(7, 5.2 * across), (5 + 0.17 * most) * down))
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    kernels = [*dict.fromkeys(each.kernel for each in answers)]
+    sizes = [{**each.parameters} for each in answers]
+    same = {k: v for k, v in sizes[0].items() if all(k in at and at[k] == v for at in sizes)}
+    for panel, (slug, some) in zip(panels, by_device.items(), strict=False):
+        points = [
+            _RoofPoint(
+                ", ".join(filter(None, [*([of.kernel] if kernels[1:] else []), differing, said])),
+                *(name, float(made.time_s), of.total_flops, of.moved),
+            )
+            for of in some
+            for name, made in of.predictions.items()
+            for said in [f"{name}: {format_quantity(float(made.time_s), 's')}"]
+            for differing in [point_text({k: v for k, v in of.parameters.items() if k not in same})]
+        ]
+        _draw_roofs(panel, points, some[0].described, slug)
+    for panel in panels[len(by_device) :]:
+        panel.set_visible(False)
+    figure.supxlabel("operational intensity at each roof, flop/byte", fontsize=10)
+    figure.supylabel("arithmetic rate, Gflop/s", fontsize=10)
+    title = ", ".join(filter(None, [*([] if kernels[1:] else kernels), point_text(same)]))
+    figure.suptitle(title, fontsize=10)
     return figure
 
 
@@ -327,7 +420,8 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     Parameters
     ----------
     result : Prediction, Explanation, Evaluation, TuningResult, ModelAnswers, Sweep or Timing
-        A prediction at several sizes is drawn over the size, an explanation as a roofline.
+        A prediction at several sizes is drawn over the size, an explanation as a roofline. Of
+        several kernels or devices, a list of ModelAnswers is drawn: a panel for each device.
     path : Path or str, optional
         A file to write; its ending names the format, such as ``.png`` or ``.svg``.
 
@@ -345,7 +439,10 @@ def draw(result: object, path: Path | str | None = None) -> Figure:
     """
     if path is not None:
         check_figure_path(path)
-    drawer = next((draw for kind, draw in _DRAWERS.items() if isinstance(result, kind)), None)
+    several = cast("list[object]", result) if isinstance(result, list) else []
+    are_answers = bool(several) and all(isinstance(each, ModelAnswers) for each in several)
+    first = several[0] if are_answers else result
+    drawer = next((draw for kind, draw in _DRAWERS.items() if isinstance(first, kind)), None)
     if drawer is None:
         named = ", ".join(kind.__name__ for kind in _DRAWERS)
         said = f"there is no picture of a {type(result).__name__}; pictures are of {named}"
@@ -465,7 +562,7 @@ _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     TuningResult: lambda result: variants_figure(
         result.tried, f"{result.space} on {result.device}", result.ranking_s
     ),
-    ModelAnswers: model_roofline_figure,
+    ModelAnswers: lambda of: model_roofline_figure(of if isinstance(of, list) else [of]),
     Sweep: sweep_figure,
     Timing: timing_figure,
 }

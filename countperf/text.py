@@ -310,10 +310,10 @@ def make_interval_columns(level: str) -> dict[str, Column]:
     return {"low_s": Column("from", format_seconds), "high_s": Column(level, format_seconds)}
 
 
-def wrap_note(text: object) -> str:
+def wrap_note(text: object, bullet: str = "- ") -> str:
     """Write a text as an item of a list, in lines of 100 characters."""
     return fill(
-        f"- {' '.join(str(text).split())}",
+        f"{bullet}{' '.join(str(text).split())}",
         100,
         subsequent_indent="  ",
         break_long_words=False,

@@ -7,7 +7,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
 from countperf.models.metrics import PURPOSES, Evaluation
-from countperf.models.shipped import COMPILED, STRUCTURAL
+from countperf.models.shipped import COMPILED, LINEAR, STRUCTURAL
 from countperf.models.weights import WeightSet
 from countperf.text import format_percent, width_text
 
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 _TOP = (1, 5)
 _KINDS = (STRUCTURAL, COMPILED)
+_IN_WORDS = {
+    LINEAR.name: "the paper's fit (linear)",
+    STRUCTURAL: "default model (structural)",
+    COMPILED: "machine code (compiled)",
+}
 
 
 def fits_markdown(fits: Mapping[str, Sequence[WeightSet]]) -> str:
@@ -44,17 +49,15 @@ def _left_out_cells(weights: WeightSet) -> list[str]:
 
 
 def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
-    """Write the mean errors, in percent, as two Markdown tables.
+    """Write the mean errors, in percent, as three Markdown tables.
 
     The first has a column for each device, and for each model the means of test kernels,
     applications and variants, and how many of all cases lie in their 90 % intervals, and how wide
     these are: the median factor by which their ends lie from the middle. The second has a row for
-    each test kernel and application: means over the devices of a runtime, by two models.
+    each test kernel and application: means over the devices of a runtime, by two models. The third
+    is that of the paper's test kernels.
     """
-    devices = list(dict.fromkeys(evaluation.device for evaluation in evaluations))
-    known = {
-        (_short(evaluation.model), evaluation.device): evaluation for evaluation in evaluations
-    }
+    devices, known = _by_model(evaluations)
     models = list(dict.fromkeys(model for model, _ in known))
     models.sort(key=lambda model: _KINDS.index(model) if model in _KINDS else 2)
     rows = [["mean error, %", *devices], ["---", *["---:"] * len(devices)]]
@@ -67,7 +70,35 @@ def accuracy_markdown(evaluations: Sequence[Evaluation]) -> str:
     for kernel in errors[0]:
         cells = (_percent(geometric_mean(e[kernel])) if kernel in e else "" for e in errors)
         kernels.append([kernel, *cells])
-    return f"{_markdown(rows)}\n\n{_markdown(kernels)}"
+    return f"{_markdown(rows)}\n\n{_markdown(kernels)}\n\n{paper_markdown(evaluations)}"
+
+
+def paper_markdown(evaluations: Sequence[Evaluation], *, by_kernel: bool = True) -> str:
+    """Write the mean errors, in percent, of the paper's model and ours on the paper's test kernels.
+
+    A column for each device; a row for each model and kernel, or for all kernels together.
+    """
+    devices, known = _by_model(evaluations)
+    devices = [device for device in devices if all((m, device) in known for m in _IN_WORDS)]
+    rows = [["mean error, %", *devices], ["---", *["---:"] * len(devices)]]
+    for model, words in _IN_WORDS.items():
+        tested = [known[model, device].by_purpose()["test"] for device in devices]
+        if not by_kernel:
+            rows.append([words, *(_percent(each.overall().value) for each in tested)])
+            continue
+        means = [each.by_kernel() for each in tested]
+        for kernel in means[0]:
+            name = f"{kernel.split('/')[0]}, {model}"
+            rows.append([name, *(_percent(mean[kernel].value) for mean in means)])
+    return _markdown(rows)
+
+
+def _by_model(
+    evaluations: Sequence[Evaluation],
+) -> tuple[list[str], dict[tuple[str, str], Evaluation]]:
+    """Return the devices, and the evaluations by model and device."""
+    known = {(_short(each.model), each.device): each for each in evaluations}
+    return list(dict.fromkeys(each.device for each in evaluations)), known
 
 
 def _errors(

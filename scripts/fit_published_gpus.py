@@ -323,7 +323,7 @@ def with_calibrated_intervals(
 def fitted_and_judged(measurements: MeasurementSet) -> tuple[WeightSet, Evaluation]:
     """Fit the smaller sizes, make intervals of them alone, and evaluate the larger sizes."""
     model = model_of(measurements.device.slug)
-    found = fit(measurements, model=model, weigh_noise=False)
+    found = fit(measurements, model=model)
     weights = with_calibrated_intervals(found.weights, found.observations)
     return weights, evaluate(measurements, weights=weights)
 

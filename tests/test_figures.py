@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,20 @@ import pytest
 
 import countperf
 from countperf.cli import main
+from countperf.devices.parameters import load_device
 from countperf.errors import MissingExtraError, ParameterError
-from countperf.figures import check_figure_path, draw, evaluations_figure, roofline_figure, svg_text
+from countperf.figures import (
+    check_figure_path,
+    draw,
+    evaluations_figure,
+    list_roofs,
+    roofline_figure,
+    svg_text,
+)
 from countperf.measuring import measurements_in
 from countperf.models.metrics import Evaluation
 from countperf.models.predictions import Prediction
+from countperf.text import format_quantity
 from tests.models.test_explanation import DEVICE, VECTOR, make_summed
 from tests.shipped import FITS
 
@@ -73,10 +83,92 @@ def test_the_point_of_a_roofline_is_the_kernels_rate_at_its_intensity() -> None:
     (panel,) = roofline_figure(
         countperf.explain(VECTOR, n=1000, weights=make_summed()), DEVICE
     ).axes
-    points = {line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines}
-    assert points["kernel"] == pytest.approx([1000 / 8000, 1000 / 2.5e-6 / 1e9])
+    points = {
+        line.get_gid(): np.asarray(line.get_xydata())[0] for line in panel.lines if line.get_gid()
+    }
+    assert points["kernel-L1"] == pytest.approx([1000 / 8000, 1000 / 2.5e-6 / 1e9])
     x, y = points["memory-ceiling"]
     assert y == pytest.approx(20 * x)  # 20 Gbyte/s
+
+
+_H100 = load_device("nvidia-h100").with_values(l1_bandwidth_byte_per_s=3e13)
+_OPTIONS = {"registers_per_work_item": 32}
+
+
+def _answer(device: Any, kernel: str = "vector-scale-add/stride1/256x1", **sizes: int) -> Any:
+    sizes = sizes or {"n": 1 << 24}
+    models = ["roofline", "volkov"]
+    return countperf.predict_all(kernel, device, sizes, models=models, profile_options=_OPTIONS)
+
+
+def _read_legend(panel: Any) -> str:
+    return " ".join(panel.get_legend().get_title().get_text().split())
+
+
+def _lines_of(panel: Any) -> dict[str, list[Any]]:
+    lines: dict[str, list[Any]] = {}
+    for line in panel.lines:
+        lines.setdefault(line.get_gid(), []).append(np.asarray(line.get_xydata()))
+    return lines
+
+
+def test_roofs_have_the_rates_of_their_devices_side_by_side() -> None:
+    a100, fury = load_device("nvidia-a100"), load_device("amd-r9-fury")
+    sizes = dict.fromkeys("nml", 256)
+    product = _answer(a100, "matmul-tiled/square/16x16", **sizes)
+    figure = draw([_answer(_H100), _answer(a100), product, _answer(fury)])
+    assert [panel.get_title() for panel in figure.axes] == ["nvidia-h100", "nvidia-a100", fury.slug]
+    expected = {
+        "nvidia-h100": {"memory": 3.352e12, "L2": 9.8e12, "L1": 3e13, "compute": 6.69e13},
+        "nvidia-a100": {"memory": 0.844 * 1.555e12, "L2": 5.4e12, "compute": 1.95e13},
+        "amd-r9-fury": {"memory": 5.12e11, "compute": 7.168e12},
+    }
+    for panel in figure.axes:
+        rates = expected[panel.get_title()]
+        lines, peak = _lines_of(panel), rates["compute"]
+        assert {gid for gid in lines if "ceiling" in str(gid)} == {f"{n}-ceiling" for n in rates}
+        for roof, rate in rates.items():
+            ((_, low), (end, top)) = lines[f"{roof}-ceiling"][0]
+            if roof == "compute":
+                assert low == top == pytest.approx(peak / 1e9)
+            else:
+                assert (end, top) == pytest.approx((peak / rate, peak / 1e9))
+            named = f"{'arithmetic' if roof == 'compute' else roof}: {format_quantity(rate, '')}"
+            assert any(text.get_text().startswith(named) for text in panel.texts)
+    # three operations and 12 bytes an element; 2 * 256 operations and 12 bytes
+    points = [line[0] for line in _lines_of(figure.axes[1])["roofline-memory"]]
+    assert [x for x, _ in points] == pytest.approx([3 / 12, 2 * 256 / 12])
+    assert points[0][1] == pytest.approx(0.25 * expected["nvidia-a100"]["memory"] / 1e9, rel=1e-3)
+    assert points[1][1] == pytest.approx(2 * 256**3 / product["roofline"].time_s / 1e9)
+    assert len(_lines_of(figure.axes[0])["volkov-L1"]) == 1
+    lacking = [_read_legend(panel) for panel in figure.axes]
+    assert lacking[0] == ""
+    assert lacking[1] == "no roof of L1: nvidia-a100 states no l1_bandwidth_byte_per_s"
+    assert lacking[2].startswith("no roof of L1, L2: amd-r9-fury states no")
+
+
+def test_texts_of_a_roofline_lie_beside_each_other() -> None:
+    figure = draw([_answer(_H100), _answer("nvidia-a100"), _answer("nvidia-b300")])
+    figure.canvas.draw()
+    renderer: Any = figure.canvas
+    for panel in figure.axes:
+        drawn: list[Any] = [*panel.texts, panel.get_legend(), panel.xaxis]
+        boxes = [each.get_window_extent(renderer.get_renderer()) for each in drawn]
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen4", "intel-xeon-model167"])
+def test_a_roofline_without_bandwidth_says_how_to_get_it(slug: str) -> None:
+    answers = _answer(slug)
+    assert not answers.predictions
+    (panel,) = draw(answers).axes
+    shown = _read_legend(panel)
+    roofs, said = list_roofs(answers.described)
+    assert (list(roofs), shown) == (["arithmetic"], said)
+    command = (
+        f"countperf characterize --store runs/{slug}.json --output runs/{slug}-parameters.json"
+    )
+    assert command in said
 
 
 def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:

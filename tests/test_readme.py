@@ -128,7 +128,7 @@ def test_the_blocks_run_one_after_the_other_as_a_reader_runs_them(tmp_path: Path
     assert "numbers checked" in of("countperf tune")
 
 
-PAGES = ["docs/evidence/accuracy.md", "fits/README.md", "fits/variants.md"]
+PAGES = ["README.md", "docs/evidence/accuracy.md", "fits/README.md", "fits/variants.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -287,6 +287,10 @@ DEVICE = make_device("fake:0", "Abacus")
             for measure in (measure_catalogue, measure_variants)
         ),
         (
+            lambda: measure_catalogue(store="m.jsonl", protocol="papers"),
+            "no protocol 'papers'; pass one of 'broad', 'quick', 'paper'",
+        ),
+        (
             lambda: countperf.count_kernel(countperf.load_kernel(MATMUL), view=WRONG),
             "no view 3; pass one of 'source', ",
         ),

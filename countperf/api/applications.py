@@ -53,6 +53,11 @@ from countperf.store import read_file_text
 
 StepKind = Literal["h2d", "d2h", "d2d", "host", "kernel"]
 STEP_KINDS: tuple[StepKind, ...] = get_args(StepKind)
+_KINDS_OF: Mapping[str, tuple[StepKind, ...]] = {
+    "kernels": ("kernel",),
+    "transfers": ("h2d", "d2h", "d2d"),
+    "steps of the host": ("host",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,13 @@ class Schedule(text.Result):
         """Return the time of all steps of some kinds one after the other, s."""
         return sum(s.end_s - s.start_s for s in self.steps if s.step.kind in kinds)
 
+    def say_longest(self) -> str:
+        """Say which kind of step takes most of the time of all steps."""
+        busy = {name: self.busy_s(*kinds) for name, kinds in _KINDS_OF.items()}
+        longest = max(busy, key=busy.__getitem__)
+        share = busy[longest] / self.serial_s if self.serial_s else 0.0
+        return f"{longest} take {text.format_percent(share)} of all steps" if share else "no time"
+
     def lay_out(self) -> text.Printed:
         """Give source, time and what overlapping saves; then a row per step."""
         saved = 1 - self.time_s / self.serial_s if self.serial_s else 0.0
@@ -125,7 +137,7 @@ class Schedule(text.Result):
         return text.Printed(
             head=[
                 f"{self.source}: {times[0]}; one after the other {times[1]}"
-                f" (overlap saves {100 * saved:.0f} %)"
+                f" (overlap saves {100 * saved:.0f} %); {self.say_longest()}"
             ],
             rows=rows,
             columns={
@@ -142,15 +154,15 @@ def lay_out_schedules(points: Sequence[Mapping[str, int]], of: Sequence[Schedule
     """Give a row per point of variables: the time, and how long each kind of step runs."""
     source = max((scheduled.source for scheduled in of), key=len)
     names = "time_s serial_s kernels_s transfers_s host_s"
+    ends = [(text.point_text(points[i]), of[i]) for i in (0, -1)]
+    said = [f"{text.format_seconds(one.time_s)} at {at} ({one.say_longest()})" for at, one in ends]
     return text.Printed(
-        head=[source],
+        head=[source, text.wrap_note(f"from {said[0]} to {said[1]}", "")],
         rows=[
             {
                 "variables": point,
                 **text.extract(scheduled, "time_s", "serial_s"),
-                "kernels_s": scheduled.busy_s("kernel"),
-                "transfers_s": scheduled.busy_s("h2d", "d2h", "d2d"),
-                "host_s": scheduled.busy_s("host"),
+                **{f"{n.split()[-1]}_s": scheduled.busy_s(*of) for n, of in _KINDS_OF.items()},
             }
             for point, scheduled in zip(points, of, strict=True)
         ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from countperf.devices.identity import choose_caches
 from countperf.devices.workers import Pool
 from countperf.measuring import PURPOSES, MeasurementSet, Protocol
 from countperf.measuring.campaign import measure, open_store, rewrite_file
-from countperf.measuring.runner import BROAD, QUICK, KernelRunner
+from countperf.measuring.runner import BROAD, PROTOCOLS, QUICK, KernelRunner
 from countperf.measuring.size_choice import calibrate, measure_limits
 from countperf.models.definition import OVERLAPPED
 from countperf.sizes import checks_keywords
@@ -34,7 +34,8 @@ from measurement_kernels.variants.sets import variant_entries, variant_sets
 if TYPE_CHECKING:
     from countperf.devices.device import Device
     from countperf.measuring import Purpose
-    from measurement_kernels.entry import CatalogEntry, Collection
+    from measurement_kernels.entry import CatalogEntry
+    from measurement_kernels.entry import Collection as KernelCollection
 
 
 ProfileName = Literal["quick", "broad", "trial"]
@@ -50,7 +51,7 @@ class Profile(ShortRepr):
     max_run_s: float  # longest time of one run, s
     overhead_factor: float  # how many times the launch overhead the smallest size has to take
     max_setup_s: float = 2.0  # longest time to make inputs and put them into the device's memory, s
-    collections: tuple[Collection, ...] = ("paper",)  # which kernels of the catalogue
+    collections: tuple[KernelCollection, ...] = ("paper",)  # which kernels of the catalogue
     # which share of the measurement kernels of each family is measured (`evenly_spaced`)
     share: float = 1.0
 
@@ -92,7 +93,7 @@ def profile_entries(
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
-    collections: Sequence[Collection] = (),
+    collections: Sequence[KernelCollection] = (),
     max_group_size: int | None = None,
 ) -> tuple[CatalogEntry, ...]:
     """List the catalogue's kernels that a profile measures, those that judge fits last."""
@@ -122,7 +123,7 @@ def profile_entries(
             return False
         return e.purpose == "application" or e.element_type in element_types
 
-    listed: tuple[Collection | None, ...] = (None, *(c for c in collections if c in APART))
+    listed: tuple[KernelCollection | None, ...] = (None, *(c for c in collections if c in APART))
     chosen = tuple(
         e
         for purpose in PURPOSES
@@ -164,10 +165,11 @@ def measure_catalogue(
     store: Path | str,
     device: str | None = None,
     profile: ProfileName | Profile = "broad",
+    protocol: str | Protocol | None = None,
     families: Sequence[str] = (),
     element_types: Sequence[str] = ("f32",),
     purposes: Sequence[Purpose] = (),
-    collections: Sequence[Collection] = (),
+    collections: Sequence[KernelCollection] = (),
 ) -> MeasurementSet:
     """Measure the library's kernels on a device; resumes where an earlier call stopped.
 
@@ -179,7 +181,9 @@ def measure_catalogue(
         ``pocl:0``, or a part of a device's name; by default the first GPU that works, else
         the first device.
     profile : {"broad", "quick", "trial"} or Profile
-        How much is measured, and by which protocol.
+        How much is measured, and by which protocol unless another is given.
+    protocol : {"broad", "quick", "paper"} or Protocol, optional
+        How each kernel is timed. That of the paper: 30 runs, of which the first 4 do not count.
     families, element_types, purposes, collections : sequence of str, optional
         Only these families of kernels; the paper's kernels of these types; kernels for these
         purposes, and of these collections.
@@ -188,8 +192,10 @@ def measure_catalogue(
     ------
     DeviceError, MeasurementError, KernelSpecificationError
         As for `measure`; or no such family.
+    ParameterError
+        There is no such profile or protocol.
     """
-    chosen = _profile(profile)
+    chosen = _profile(profile, protocol)
     target = find_device(device)
     wanted = profile_entries(
         chosen,
@@ -203,11 +209,21 @@ def measure_catalogue(
     return _measure(target, chosen, wanted, Path(store))
 
 
-def _profile(given: str | Profile) -> Profile:
-    if not isinstance(given, Profile) and given not in PROFILES:
-        message = f"there is no profile {given!r}; pass one of {', '.join(map(repr, PROFILES))}"
-        raise errors.ParameterError(message, parameter="profile")
-    return given if isinstance(given, Profile) else PROFILES[given]
+def _profile(given: str | Profile, protocol: str | Protocol | None = None) -> Profile:
+    if not isinstance(given, Profile):
+        check_choice("profile", given, PROFILES)
+        given = PROFILES[given]
+    if protocol is None or isinstance(protocol, Protocol):
+        return replace(given, protocol=protocol or given.protocol)
+    check_choice("protocol", protocol, PROTOCOLS)
+    return replace(given, protocol=PROTOCOLS[protocol])
+
+
+def check_choice(what: str, given: str, known: Collection[str]) -> None:
+    """Raise `ParameterError` for what is none of the choices that there are."""
+    if given not in known:
+        message = f"there is no {what} {given!r}; pass one of {', '.join(map(repr, known))}"
+        raise errors.ParameterError(message, parameter=what)
 
 
 def measure_variants(

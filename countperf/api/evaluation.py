@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from countperf import errors
-from countperf.api.catalogue import add_missing_code, with_field
+from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
-from countperf.api.kernels import table_kernels
-from countperf.api.mechanistic_models import profiler_of
+from countperf.api.kernels import Kernel, table_kernels
+from countperf.api.mechanistic_models import predict_all, profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
@@ -30,20 +31,21 @@ from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.predict_all import model_names
-from countperf.mechanistic.profile import ProfiledKernel
+from countperf.mechanistic.predict_all import ALL, model_names
+from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
 from countperf.models import metrics
-from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition
+from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition, Objective
 from countperf.models.fitting import fit_model
-from countperf.models.library import fits_folders
+from countperf.models.library import fits_folders, fits_for
 from countperf.models.metrics import Evaluation
-from countperf.models.shipped import load_fitted_model
+from countperf.models.shipped import COMPILED, STRUCTURAL, load_fitted_model
 from countperf.models.weights import WeightSet
 from countperf.sizes import checks_keywords
 from countperf.steps import report, step_through
 from countperf.store import check_writable, read_file_text
 from countperf.text import some_of
-from measurement_kernels.catalog import entry
+from measurement_kernels.catalog import entry, families
+from measurement_kernels.entry import COLLECTIONS, Collection
 
 _Judged = TypeVar("_Judged")
 
@@ -51,6 +53,30 @@ _Judged = TypeVar("_Judged")
 def read_measurements(given: MeasurementSet | Path | str) -> MeasurementSet:
     """Return measurements, read from their file if a path is given; errors as `read_file`."""
     return given if isinstance(given, MeasurementSet) else MeasurementSet.read_file(given)
+
+
+def select_collections(
+    measurements: MeasurementSet | Path | str, collections: Sequence[Collection]
+) -> MeasurementSet:
+    """Return the measured kernels of some collections, or all if none is named.
+
+    Variants, and applications listed with the paper's kernels, are no part of what it measured.
+    """
+    for name in collections:
+        check_choice("collection", name, COLLECTIONS)
+    measured = read_measurements(measurements)
+    if not collections:
+        return measured
+    known = {family for name in collections for family in families(purpose=None, collection=name)}
+    known -= {*families(purpose="application")}
+    found = measured.select(lambda m: m.family in known)
+    if not len(found):
+        raise errors.FitError(
+            f"none of the {len(measured)} measured cases is of {' or '.join(collections)}: name"
+            " other collections, or measure these (countperf measure --collection"
+            f" {collections[0]} --store FILE)"
+        )
+    return found
 
 
 def with_known_transactions(
@@ -143,7 +169,8 @@ def fit(
     *,
     model: str | ModelDefinition = "linear",
     nonnegative: bool = False,
-    weigh_noise: bool = True,
+    objective: Objective | None = None,
+    collections: Sequence[Collection] = (),
     output: Path | str | None = None,
 ) -> fit_model.FitResult:
     """Fit a model to measurements; test kernels among them are never used.
@@ -157,17 +184,29 @@ def fit(
         (TOML or JSON).
     nonnegative : bool
         Keep weights at least zero.
-    weigh_noise : bool, optional
-        Count cases for less whose times do not repeat; the paper's fit counts all the same.
+    objective : {"paper", "noise"}, optional
+        What is made small: the sum of squares of relative errors, all cases alike (the default of
+        ``linear``), or the model's own, where cases count for less whose times do not repeat.
+    collections : sequence of {"paper", "extended", "random"}, optional
+        Only kernels of these collections of the catalogue.
     output : Path or str, optional
         Where to write the weights document.
 
     Raises
     ------
     FitError, DocumentError, ParameterError
-        The measurements cannot be fitted, or their file is bad; there is no such model.
+        The measurements cannot be fitted, or their file is bad; there is no such model, objective
+        or collection.
+
+    Examples
+    --------
+    >>> found = fit(list_measured_devices()["pocl-epyc-zen4"], collections=["paper"])
+    >>> len(found.observations), found.weights.quality.objective[:42]
+    (342, 'sum of squares of 1 - predicted/measured, ')
     """
-    measured = read_measurements(measurements)
+    if objective is not None:
+        check_choice("objective", objective, get_args(Objective))
+    measured = select_collections(measurements, collections)
     processor = measured.device.processor
     is_here = bool(processor) and processor == identities.read_processor()
     memory = identities.memory_hierarchy_of(measured.device, is_here=is_here)
@@ -179,7 +218,7 @@ def fit(
         model = load_fitted_model(model, measured.device, memory, overlapped=overlapped)
     known = with_known_transactions(seen, model)
     report("fitting", 0)
-    result = fit_model.fit(known, model=model, nonnegative=nonnegative, weigh_noise=weigh_noise)
+    result = fit_model.fit(known, model=model, nonnegative=nonnegative, objective=objective)
     if output is not None:
         result.weights.write_file(output)
     return result
@@ -193,6 +232,7 @@ def evaluate(
     model: str | None = None,
     force: bool = False,
     purposes: Sequence[Purpose] = (),
+    collections: Sequence[Collection] = (),
 ) -> Evaluation:
     """Compare predicted with measured times of the kernels that judge fits among measurements.
 
@@ -206,6 +246,8 @@ def evaluate(
         As for `countperf.predict`; stored code need not be read here.
     purposes : sequence of {"test", "application", "variant"}, optional
         Only kernels for these; by default all but those for measurement, which fits have seen.
+    collections : sequence of {"paper", "published", "downstream"}, optional
+        Only kernels of these collections; of ``paper`` these are the paper's four test kernels.
 
     Raises
     ------
@@ -213,7 +255,7 @@ def evaluate(
         The measurements are of another device, or nothing can be evaluated.
     """
     wanted = set(purposes or PURPOSES) - {"measurement"}
-    judged = read_measurements(measurements).select(lambda m: m.purpose in wanted)
+    judged = select_collections(measurements, collections).select(lambda m: m.purpose in wanted)
     evaluation, choice = _judge(metrics.evaluate, judged, weights, model, force)
     known = {(case.kernel, tuple(case.parameters.items())) for case in evaluation.cases}
     left = [m.case for m in judged if (m.kernel, tuple(m.parameters.items())) not in known]
@@ -283,9 +325,9 @@ def list_measured_devices() -> dict[str, Path]:
 
 
 def compare(
-    measurements: MeasurementSet | Path | str,
+    measurements: MeasurementSet | Path | str | None = None,
     *,
-    device: DeviceParameters | None = None,
+    device: DeviceParameters | Path | str | None = None,
     models: Sequence[str] = (),
     levels: Sequence[comparison.CalibrationLevel] = ("published", "scaled"),
     purposes: Sequence[Purpose] = ("test",),
@@ -293,15 +335,46 @@ def compare(
     timing: Timing | Path | str | None = None,
     profile_options: Mapping[str, Any] | None = None,
 ) -> comparison.Comparison:
-    """Predict measured kernels by all models: as published, and scaled by a factor."""
-    if (kernel is None) != (timing is None):
+    """Predict measured kernels by all models: as published, and scaled by a factor.
+
+    Parameters
+    ----------
+    measurements : MeasurementSet, Path or str, optional
+        Measurements of one device, their file, or the slug of a device whose measurements ship.
+    device : DeviceParameters, Path or str, optional
+        The device's description, its slug or file; by default that of the measured device.
+    models : sequence of str, optional
+        Only these models.
+    levels, purposes, profile_options : optional
+        Only these levels, kernels for these purposes; options as for `countperf.predict_all`.
+    kernel, timing : optional
+        In the place of measurements a kernel of one's own, as for `countperf.predict`, and its
+        times, of `countperf.time_kernel` or their file: mechanistic models and those of the
+        device's fit, the one to trust first. A size is scaled by the factor of the others.
+
+    Raises
+    ------
+    ParameterError, DeviceError, FitError
+        What is named is not there, before any kernel is counted; no model predicts the kernel.
+    """
+    there = (*model_names(variants=timing is not None), "linear", STRUCTURAL, COMPILED)
+    if unknown := [name for name in models if name not in there]:
+        raise errors.ParameterError(
+            f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
+            f"{errors.nearest(unknown[0], there)}",
+            parameter="model",
+        )
+    if (kernel is None) != (timing is None) or (measurements is None) == (kernel is None):
         both = f"{errors.option('kernel', 'KERNEL')}, {errors.option('timing', 'FILE')}"
         raise errors.ParameterError(
-            f"a kernel of yours is compared with its measured times: pass both ({both}), where FILE"
-            " comes from: countperf time KERNEL n=... --device DEVICE --output FILE",
+            f"pass the measurements of a device, or a kernel of yours and its times ({both}), which"
+            " suffice alone; FILE comes from: countperf time KERNEL n=... --output FILE",
             parameter="timing",
         )
-    timings = Timing.read_file(timing) if isinstance(timing, Path | str) else timing
+    profile_options = profile_options or {}
+    if timing is not None:
+        timings = timing if isinstance(timing, Timing) else Timing.read_file(timing)
+        return _compare_own(kernel, timings, device, models, levels, profile_options)
     known = list_measured_devices()
     source = (
         known.get(measurements, measurements) if isinstance(measurements, str) else measurements
@@ -313,58 +386,90 @@ def compare(
             f" {there}; name a campaign's file (.jsonl)",
             parameter="measurements",
         )
+    assert source is not None  # a kernel of the user's was dealt with
     measured = read_measurements(source)
     slug = measured.device.slug
     if device is None:
         beside = None if isinstance(source, MeasurementSet) else source
         device = look_up_device(slug, beside) or load_device(slug)
-    there = (*model_names(), "linear")
-    if unknown := [name for name in models if name not in there]:
-        raise errors.ParameterError(
-            f"no model is called {unknown[0]!r}; there are {', '.join(there)}"
-            f"{errors.nearest(unknown[0], there)}",
-            parameter="model",
-        )
-    profile_options = profile_options or {}
-    own, cases = None, tuple(measured)
-    if timings is not None:
-        if timings.device.slug != slug:
-            raise errors.ParameterError(
-                f"the times are of {timings.device.slug}, the measurements that calibrate of"
-                f" {slug}; time the kernel on the same device",
-                parameter="timing",
-            )
-        renamed = {"kernel": f"{_OWN}{timings.kernel}", "purpose": "application"}
-        own_cases = (size.measurement for size in timings.sizes)
-        cases = (
-            *(case for case in cases if case.purpose == "measurement"),
-            *(m.model_copy(update={**renamed, "case": f"{_OWN}{m.case}"}) for m in own_cases),
-        )
-        given = {"max_instructions": COMPARED_INSTRUCTIONS, **profile_options}
-        own = profiler_of(kernel, device, {}, given)
-        purposes = ("application",)
+    elif not isinstance(device, DeviceParameters):
+        device = load_device(device)
     compared = comparison.compare_models(
         device,
-        cases,
-        _profiles(device, own, profile_options),
+        tuple(measured),
+        _profiles(device, profile_options),
         models=models,
         levels=levels,
         purposes=purposes,
-        own=own is not None,
     )
-    if kernel is not None or (models and "linear" not in models):
+    if models and "linear" not in models:
         return compared
-    with_linear = (comparison.linear_result(measured, purposes), *compared.models)
+    families_of_paper = families(collection="paper")
+    of_paper = measured.select(lambda m: m.family in families_of_paper)
+    linear = fit_model.fit(of_paper if len(of_paper) else measured).weights
+    with_linear = (comparison.linear_result(linear, measured, purposes), *compared.models)
     return compared.model_copy(update={"models": with_linear})
 
 
-_OWN = "own kernel: "
+def _compare_own(
+    kernel: Any,
+    timings: Timing,
+    device: DeviceParameters | Path | str | None,
+    models: Sequence[str],
+    levels: Sequence[comparison.CalibrationLevel],
+    options: Mapping[str, Any],
+) -> comparison.Comparison:
+    """Compare models on a kernel's times: those of the device's description, and of its fit."""
+    slug, timed = timings.device.slug, [size.measurement for size in timings.sizes]
+    fit = next(iter(fits_for(timings.device)), None)
+    if device is None:
+        device = look_up_device(slug, None if fit is None else fit.name)
+    elif not isinstance(device, DeviceParameters):
+        device = load_device(device)
+    if device is None and fit is None:
+        raise errors.DeviceError(
+            f"the times are of {slug}, and there is no fit and no description of it; name the one"
+            f" that it is ({errors.option('document', 'SLUG')}), or make one: countperf"
+            " characterize --store device.json --output parameters.json",
+            device=slug,
+        )
+    asked = Kernel.of(kernel, dict(timed[0].parameters), options.get("statistics"))
+    times: dict[str, list[float | str]] = {}
+    mechanistic = [name for name in models if name in model_names(variants=True)]
+    if device is not None and (mechanistic or not models):
+        given = {"max_instructions": COMPARED_INSTRUCTIONS, **options}
+        profilers = [None] * len(timed)
+        if not asked.depends_on_sizes:
+            profilers = [profiler_of(asked, device, asked.sizes, given)] * len(timed)
+        for profiler, one in step_through([*zip(profilers, timed, strict=True)], "predicting"):
+            at = asked.at(dict(one.parameters))
+            answers = predict_all(
+                profiler or at, device, at.sizes, models=mechanistic or ALL, profile_options=given
+            )
+            for name, answer in answers.items():
+                said = str(answer)
+                if isinstance(answer, MechanisticPrediction):
+                    time_s = float(answer.time_s)
+                    said = time_s if math.isfinite(time_s) else f"the model gives {time_s} s"
+                times.setdefault(name, []).append(said)
+    for name in (
+        [m for m in models if m not in mechanistic] if models else fit.models if fit else ()
+    ):
+        predicted = times[f"{comparison.FITTED}{name}"] = []
+        for one in timed:
+            try:
+                weights = choose_weights(model=name, device=timings.device)
+                predicted.append(float(weights.predict(asked.at(dict(one.parameters))).time_s))
+            except errors.CountperfError as error:
+                predicted.append(str(error))
+    named = [one.model_copy(update={"kernel": timings.kernel}) for one in timed]
+    compared = comparison.compare_own(slug if device is None else device.slug, named, times)
+    kept = [m for m in compared.models if m.level in (*levels, "fitted")]
+    return compared.model_copy(update={"models": tuple(kept)})
 
 
-def _profiles(
-    device: DeviceParameters, own: KernelProfiler | None, options: Mapping[str, Any]
-) -> comparison.Profiler:
-    """Return profiles of measured kernels, of the catalogue, each counted once, or of one's own."""
+def _profiles(device: DeviceParameters, options: Mapping[str, Any]) -> comparison.Profiler:
+    """Return profiles of measured kernels, of the catalogue, each counted once."""
     code = {name: options[name] for name in ("analysis", "sass") if name in options}
     if code.get("analysis", "counts") != "counts" or "sass" in code:
         capability_of(device)  # what is missing is said before the work
@@ -376,8 +481,6 @@ def _profiles(
 
     def profile(measurement: Measurement) -> ProfiledKernel:
         name = measurement.kernel
-        if own is not None and name.startswith(_OWN):
-            return own.at(measurement.parameters)
         statistics = entry(name).statistics_at(measurement.parameters)
         key = (name, tuple(sorted(statistics.items())))
         if key not in profilers:

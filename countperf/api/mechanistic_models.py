@@ -15,8 +15,14 @@ from countperf.api.prediction import choose_weights
 from countperf.api.timing import time_resident_groups
 from countperf.devices.device import Device
 from countperf.devices.discovery import find_device
-from countperf.devices.parameters import DeviceParameters, available_devices, load_device
+from countperf.devices.parameters import (
+    DeviceParameters,
+    advise_characterization,
+    available_devices,
+    load_device,
+)
 from countperf.errors import CountperfError, DeviceError, ParameterError, nearest, option
+from countperf.mechanistic import crossing
 from countperf.mechanistic import predict_all as answering
 from countperf.mechanistic import step_formulas as steps
 from countperf.mechanistic import sweep as sweeping
@@ -153,7 +159,9 @@ def sweep(
         launches = profiler.launches_at(sizes)
         profiled, _ = max(launches, key=lambda of: (of[0].profile.total_bytes or 0.0) * of[1])
     swept = sweeping.sweep(profiled, profiler.device, over=over, values=values, models=models)
-    swept = replace(swept, note=profiler.note)
+    traffic = profiled.profile.traffic
+    said = f"at each value, {traffic.text}" if traffic is not None else ""
+    swept = replace(swept, note="\n".join(filter(None, [profiler.note, said])))
     if unused is None:
         return swept
     given = statistics or options.get("statistics")
@@ -194,6 +202,60 @@ def step_formulas(
     held = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, held, profile_options)
     return steps.step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
+
+
+@checks_keywords
+def find_crossover(
+    first: Any,
+    second: Any,
+    device: DeviceParameters | str | Path,
+    parameters: Mapping[str, Any] | None = None,
+    /,
+    *,
+    models: answering.ModelChoice = answering.ALL,
+    profile_options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> crossing.Crossover:
+    """Find from which size on another one of two kernels is faster, by mechanistic models.
+
+    Parameters
+    ----------
+    first, second, device, models, profile_options
+        As for `predict_all`.
+    parameters, **more : int or sequence of int
+        Values of all size parameters; several of at least one, between which is bisected.
+
+    Raises
+    ------
+    CountperfError
+        As for `predict_all`; there is one size alone, or no model predicts both kernels.
+
+    Examples
+    --------
+    >>> kernels = "published-apsp/16x16", "published-apsp/32x32"
+    >>> options = {"registers_per_work_item": 20}
+    >>> found = find_crossover(
+    ...     *kernels, "nvidia-h100", n=[64, 1024], models="roofline", profile_options=options
+    ... )
+    >>> found.say_crossing("roofline")
+    'published-apsp/32x32 from n = 64 to 1024: no crossing'
+    """
+    points = combine_sizes(merge_sizes(parameters, more))
+    given: dict[str, Any] = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS}
+    given |= profile_options or {}
+    names: list[str] = []
+    answers: list[crossing.Answers] = []
+    for kernel in (first, second):
+        asked = Kernel.of(kernel, points[0], given.get("statistics"))
+        name = asked.name or asked.unit.default_entrypoint.name
+        shared = None if asked.depends_on_sizes else profiler_of(asked, device, points[0], given)
+        answers.append(
+            lambda at, asked=asked, shared=shared: predict_all(
+                shared or asked.at(at), device, at, models=models, profile_options=given
+            )
+        )
+        names.append(f"{name} (second)" if name in names else name)
+    return crossing.find_crossover((names[0], names[1]), (answers[0], answers[1]), points)
 
 
 def profiler_of(
@@ -242,11 +304,7 @@ def find_described_device(
         raise DeviceError(message)
     parameters = look_up_device(slug, weights or slug)
     if parameters is None:
-        message = (
-            f"there is no description of {slug}; make one with: countperf characterize --store"
-            f" runs/{slug}.json --output runs/{slug}-parameters.json, and pass that document,"
-            f" {option('document', f'runs/{slug}-parameters.json')}"
-        )
+        message = f"there is no description of {slug}; make one, {advise_characterization(slug)}"
         raise DeviceError(message, device=slug)
     return parameters
 
@@ -315,7 +373,7 @@ def predict_on(
         if len(failures) == 1:
             raise next(iter(failures.values()))
         raise errors.PredictionError(f"no device answers: {'; '.join(failures) or 'none is named'}")
-    mechanistic = {answering.ALL, *answering.model_names()}
+    mechanistic = {answering.ALL, *answering.model_names(variants=True)}
     unknown = [model for model in models or () if model not in mechanistic]
     has_fits = any(of.weights or of.lacks == "weights" for of in answers)
     if unknown and not has_fits:
@@ -350,7 +408,7 @@ def _answers(
         by_fit: Sequence[str | None] = [None] if slug else []
         by_model: Sequence[str] = [] if slug else DEFAULT_MODELS
         if models is not None:
-            known = {answering.ALL, *answering.model_names()}
+            known = {answering.ALL, *answering.model_names(variants=True)}
             by_fit = [model for model in models if model not in known and slug]
             by_model = [model for model in models if model in known and described is not None]
         if not by_fit and not by_model:
@@ -381,7 +439,7 @@ def _answers(
         if isinstance(answer, CountperfError):
             yield row(model=model, lacks=answering.lacking_input(answer), error=answer)
         else:
-            yield row(model=model, prediction=answer)
+            yield row(model=model, prediction=answer, why=found.explain_bound())
 
 
 def _find_fit_and_description(name: str) -> tuple[str, DeviceParameters | None]:

@@ -40,6 +40,9 @@ _OF_SPACE = {
     " compiler are here, for the 64 most promising by counts, else structural",
 }
 _JUDGING = {"choices": ("test", "application", "variant")}
+_OF_CATALOGUE = {
+    "help": "only kernels of this collection of the catalogue, such as the paper's (repeatable)"
+}
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -88,13 +91,14 @@ COMMANDS: Mapping[str, Command] = {
     "measure": Command(
         "fit",
         "measure the library's kernels on a device (resumes)",
-        "--device --profile --store --family --purpose --collection",
+        "--device --profile --protocol --store --family --purpose --collection",
         {"--store": {"required": True}},
     ),
     "fit": Command(
         "fit",
         "fit weights to measurements",
-        "measurements --kernels --device --model --nonnegative --name --output",
+        "measurements --kernels --device --model --collection --objective --nonnegative --name"
+        " --output",
         {
             "measurements": "a campaign's file (.jsonl), a table of times (.csv), or a cache file"
             " of Kernel Tuner (.json)",
@@ -105,9 +109,10 @@ COMMANDS: Mapping[str, Command] = {
             "--model": {
                 "help": "linear, structural, compiled (by code that countperf compiled --store"
                 " noted) or a model document (.toml); default: of a campaign's file all that it"
-                " suffices for; of a table, and for --output, linear",
+                " suffices for; of a table, and with other options, linear",
                 "metavar": "NAME|FILE",
             },
+            "--collection": {**_OF_CATALOGUE, "choices": ("paper", "extended", "random")},
             "--output": "write the weights to this file instead, under no name",
         },
     ),
@@ -180,9 +185,10 @@ COMMANDS: Mapping[str, Command] = {
     "evaluate": Command(
         "fit",
         "compare predicted with measured times of test kernels and applications",
-        "measurements --weights --purpose --model --force --output --figure",
+        "measurements --weights --purpose --collection --model --force --output --figure",
         {
             "--weights": {"required": True},
+            "--collection": {**_OF_CATALOGUE, "choices": ("paper", "published", "downstream")},
             "--purpose": {
                 **_JUDGING,
                 "help": "only kernels for this purpose (repeatable; default: all but those fitted)",
@@ -192,9 +198,11 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command(
         "fit",
         "compare all models on measured kernels: as published, scaled and fitted",
-        f"measurements --model --level --purpose --kernel --timing --registers {_CODE} --output",
+        "measurements --model --level --purpose --kernel --timing --statistics --on --registers"
+        f" {_CODE} --output",
         {
             **_ANALYSIS,
+            "--on": "described device in the place of that of the measurements or of --timing",
             "measurements": {
                 "help": "devices with a shipped fit (default: all), or campaigns' files (.jsonl)",
                 "nargs": "*",

@@ -21,7 +21,7 @@ from countperf.cli.common import pick_options, say, show, show_all
 from countperf.cli.mechanistic import profile_options
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
-from countperf.measuring import MeasurementSet, Timing
+from countperf.measuring import MeasurementSet
 from countperf.models import library
 from countperf.models.fitting.fit_model import FitResult
 from countperf.store import check_writable, read_content
@@ -66,13 +66,14 @@ def run_fit(options: argparse.Namespace) -> None:
 def _fit_models(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
     """Fit the model that is named, else those that a campaign suffices for, the default first."""
     models = [options.model or "linear"]
-    if not (options.model or options.output or options.device or options.nonnegative):
+    chosen = pick_options(options, "objective", "nonnegative") | {"collections": options.collection}
+    if not (options.model or options.output or options.device or any(chosen.values())):
         has_code = any(measurement.code for measurement in measurements)
         models = ["structural", *(["compiled"] if has_code else []), "linear"]
     fitted: list[FitResult] = []
     for model in models:
         try:
-            fitted += [fit(measurements, model=model, nonnegative=options.nonnegative)]
+            fitted += [fit(measurements, model=model, **chosen)]
         except FitError as error:
             if model == models[-1] and not fitted:
                 raise
@@ -103,7 +104,7 @@ def run_calibrate(options: argparse.Namespace) -> None:
 def run_measure(options: argparse.Namespace) -> None:
     """Run the campaign and summarize it."""
     measured = measure_catalogue(
-        **pick_options(options, "store", "device", "profile"),
+        **pick_options(options, "store", "device", "profile", "protocol"),
         families=options.family,
         purposes=options.purpose,
         collections=options.collection,
@@ -125,10 +126,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
     check_outputs(options.figure, options.output)
     measurements = MeasurementSet.read_file(options.measurements)
     weights = pick_options(options, "weights", "model", "force")
-    evaluation = evaluate(measurements, purposes=options.purpose, **weights)
-    ranking = evaluate_ranking(measurements, **weights)
+    chosen = {"purposes": options.purpose, "collections": options.collection}
+    evaluation = evaluate(measurements, **chosen, **weights)
     shown = evaluation.lay_out()
-    if ranking.sets and "variant" in (options.purpose or ["variant"]):
+    is_whole = not options.collection and "variant" in (options.purpose or ["variant"])
+    if is_whole and (ranking := evaluate_ranking(measurements, **weights)).sets:
         ranked = ranking.lay_out()
         facts = {**shown.facts, "ranking": ranked.object()}
         shown = replace(shown, facts=facts, notes=[*shown.notes, "", ranked.text()])
@@ -141,9 +143,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 def run_compare(options: argparse.Namespace) -> None:
     """Compare all models and print their errors."""
-    devices = options.measurements or list(list_measured_devices())
-    if options.kernel and not options.measurements and options.timing:
-        devices = [Timing.read_file(options.timing).device.slug]
+    is_own = options.kernel is not None or options.timing is not None
+    devices = options.measurements or ([None] if is_own else list(list_measured_devices()))
     if not devices:
         mend = "name a campaign's file, such as runs/mine.jsonl"
         message = f"no measurements of any device came with this installation; {mend}"
@@ -159,6 +160,7 @@ def run_compare(options: argparse.Namespace) -> None:
     comparisons = [
         compare(
             device,
+            device=options.document,
             models=models,
             kernel=options.kernel,
             timing=options.timing,

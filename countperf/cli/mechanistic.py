@@ -9,12 +9,12 @@ from typing import Any
 from countperf.api import mechanistic_models as api
 from countperf.api.applications import lay_out_schedules, predict_application
 from countperf.api.kernels import Kernel
-from countperf.cli.common import as_dict, one_point, points, show, show_all
+from countperf.cli.common import as_dict, one_point, points, say, show, show_all
 from countperf.cli.options import OPTIONS
-from countperf.devices.parameters import DeviceParameters
+from countperf.devices.parameters import DeviceParameters, load_device
 from countperf.errors import ParameterError
-from countperf.figures import check_outputs, draw
-from countperf.mechanistic.predict_all import ALL, choose_models, model_names
+from countperf.figures import check_outputs, draw, list_roofs
+from countperf.mechanistic.predict_all import ALL, ModelAnswers, choose_models, model_names
 from countperf.mechanistic.profiler_csv import read_profiler_csv
 
 
@@ -33,7 +33,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     if options.model is None:
         return [ALL] if options.document is not None else None
     names = _names(options.model)
-    known = {ALL, *model_names()}
+    known = {ALL, *model_names(variants=True)}
     if options.document is None and not known & set(names):
         return None
     choose_models(names)  # raises if one is no mechanistic model
@@ -60,12 +60,18 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         _explain_steps(options)
         return True
     said = "is for fitted weights; leave it out, or name weights in --model"
-    _refuse(options, said, *_OF_WEIGHTS, "instruction_counts", "incomplete_ok", "force", "level")
+    of_weights = [name for name in _OF_WEIGHTS if name != "against_kernel"]
+    _refuse(options, said, *of_weights, "instruction_counts", "incomplete_ok", "force", "level")
     check_outputs(options.figure)
     device = _describe_device(options, "weights", "device")
+    if options.against_kernel:
+        _refuse(options, "is for one kernel; leave it or --against-kernel out", *_OF_ONE_KERNEL)
+        kernels, given = (options.kernel, options.against_kernel), profile_options(options)
+        sizes = as_dict(options.parameters)
+        found = api.find_crossover(*kernels, device, sizes, models=models, profile_options=given)
+        show(options, found.lay_out())
+        return True
     sizes = points(options.parameters)
-    if options.figure:
-        one_point(options.parameters, "--figure")
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
     # one profile is for all sizes
@@ -75,9 +81,17 @@ def predict_by_models(options: argparse.Namespace) -> bool:
         for at in sizes
     ]
     show_all(options, [answers.lay_out() for answers in predicted])
-    if options.figure:
-        draw(predicted[0], options.figure)
+    _draw_roofline(options, predicted)
     return True
+
+
+def _draw_roofline(options: argparse.Namespace, answers: list[ModelAnswers]) -> None:
+    """Draw answers below the roofs of their devices, and say which roofs these lack."""
+    if options.figure:
+        draw(answers, options.figure)
+        devices = {of.device: of.described for of in answers}
+        for lacking in filter(None, (list_roofs(device)[1] for device in devices.values())):
+            say(f"countperf: {lacking}")
 
 
 def _explain_steps(options: argparse.Namespace) -> None:
@@ -95,26 +109,36 @@ def _explain_steps(options: argparse.Namespace) -> None:
 def _predict_on_devices(options: argparse.Namespace) -> None:
     """Print one table of all sizes, devices and models."""
     said = "is for one device; name one with --on, --weights or --device"
-    more = ("figure", "metrics", "weights", "device", "force", "instruction_counts")
+    more = ("metrics", "weights", "device", "force", "instruction_counts")
     _refuse(options, said, *_OF_WEIGHTS, *more)
     given = profile_options(options)
+    check_outputs(options.figure)
+    devices = [*dict.fromkeys(_names(options.document))]
     answers = api.predict_on(
         options.kernel,
-        [*dict.fromkeys(_names(options.document))],
+        devices,
         as_dict(options.parameters),
         models=options.model and _names(options.model),
-        statistics=given.pop("statistics", None),
         profile_options=given,
         incomplete_ok=options.incomplete_ok,
         level=options.level,
     )
     show(options, answers.lay_out())
+    known = {*model_names(), ALL}
+    models = [n for n in _names(options.model or "") if n in known] or api.DEFAULT_MODELS
+    drawn = [
+        api.predict_all(options.kernel, device, at, models=models, profile_options=given)
+        for device in map(load_device, devices if options.figure else ())
+        for at in points(options.parameters)
+    ]
+    _draw_roofline(options, drawn)
 
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+_OF_ONE_KERNEL = ("figure", "metrics", "sass")
 _OF_WEIGHTS = ("anchor", "explain", "against", "against_kernel", "against_size")
 
 

@@ -299,7 +299,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--kernel": value(
         "KERNEL",
-        "errors on a kernel of yours instead; by default on the device of --timing",
+        "errors on a kernel of yours instead, from its times alone: which model to trust for it",
     ),
     "--timing": value("FILE", "times of --kernel, of countperf time KERNEL n=... --output FILE"),
     "--arguments": value(
@@ -310,6 +310,18 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     ),
     "--unchecked": flag(
         "run the kernel also where a subscript that data decide may leave its array"
+    ),
+    "--objective": value(
+        None,
+        "what is made small: squares of relative errors, all cases alike (paper; default of"
+        " linear), or the model's own sum, noisy cases for less (noise; default of others)",
+        choices=("paper", "noise"),
+    ),
+    "--protocol": value(
+        None,
+        "how each kernel is timed: by default as the profile has it; paper: 30 runs, of which the"
+        " first 4 do not count, and the smallest of the others is the time",
+        choices=("broad", "quick", "paper"),
     ),
     "--nonnegative": flag("keep weights at least zero (the paper's may be negative)"),
     # mechanistic axes, machine code

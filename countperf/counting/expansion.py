@@ -43,13 +43,12 @@ def expand_program(
     sub_group_size: int,
     number: int = 0,
     max_instructions: int,
-    uses_registers: bool = False,
 ) -> Expansion:
     """Write the instructions of one sub-group out, about as many as wanted at most.
 
-    With registers, accesses are those that a compiler leaves.
+    Accesses are those that a compiler leaves: the others are in registers.
     """
-    writer = _Writer(program, parameters, sub_group_size, number, uses_registers=uses_registers)
+    writer = _Writer(program, parameters, sub_group_size, number)
     return writer.expand(max_instructions)
 
 
@@ -62,10 +61,7 @@ class _Writer:
         parameters: Sizes,
         sub_group_size: int,
         number: int,
-        *,
-        uses_registers: bool,
     ) -> None:
-        self.uses_registers = uses_registers
         self.program = program
         self.sub_group_size = sub_group_size
         # what does not change: sizes, host loops, groups, and the indices of the first work item
@@ -181,7 +177,7 @@ class _Writer:
             guarded = (statement.within, node.cases)
             if node.cases != statement.cases and not self._is_executed(guarded):
                 continue
-            if self.uses_registers and isinstance(node.key, MemoryAccess):
+            if isinstance(node.key, MemoryAccess):
                 seen[node.key] += 1
                 if not self._is_left(statement, node.key, seen[node.key]):
                     if (cell := self._find_cell(statement, node.key)) in self.loaded:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from countperf.documents import Document, Part, check_format, field_path, parse_toml, validate
-from countperf.errors import DeviceError, DeviceParameterError, nearest
+from countperf.errors import DeviceError, DeviceParameterError, nearest, option
 from countperf.store import make_file_error, read_file_text
 from countperf.text import some_of
 
@@ -186,6 +186,15 @@ UNITS: Mapping[str, str] = {
     if isinstance(field.json_schema_extra, dict)
 }
 """Unit of every numeric field of `DeviceParameters`, as a catalogue file must write it."""
+
+
+def advise_characterization(slug: str) -> str:
+    """Say how a device of this machine gets a description."""
+    return (
+        f"on the machine that has it: countperf characterize --store runs/{slug}.json --output"
+        f" runs/{slug}-parameters.json; then pass that document,"
+        f" {option('document', f'runs/{slug}-parameters.json')}"
+    )
 
 
 def declare_device(slug: str = "declared", **values: Any) -> DeviceParameters:

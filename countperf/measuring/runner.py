@@ -71,6 +71,14 @@ QUICK = BROAD.with_values(
 )
 """For a first look."""
 
+PAPER = BROAD.with_values(
+    **{"name": "paper", "rounds": 1, "runs": 30, "drops": 4, "warm_up_s": 0.0, "extra_rounds": 0},
+    **{"separation_s": 0.0, "max_seconds": None},
+)
+"""That of Stevens & Klöckner (2016), section 4.2: the time is the smallest of 26 runs."""
+
+PROTOCOLS = {protocol.name: protocol for protocol in (BROAD, QUICK, PAPER)}
+
 TIMING = BROAD.with_values(
     name="timing", runs=12, noise_limit=0.1, separation_s=2.0, max_seconds=1.0
 )

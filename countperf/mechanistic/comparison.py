@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Literal
 
@@ -13,14 +13,14 @@ from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.documents import Document, Part
 from countperf.errors import CountperfError, DeviceParameterError, FitError, ParameterError
-from countperf.measuring import Measurement, MeasurementSet
+from countperf.measuring import Measurement
 from countperf.mechanistic.classes import with_known_classes
 from countperf.mechanistic.predict_all import build_models, model_names
 from countperf.mechanistic.profile import MechanisticModel, ProfiledKernel
 from countperf.models import metrics
 from countperf.models.definition import Unread
-from countperf.models.fitting.fit_model import fit
 from countperf.models.metrics import evaluate
+from countperf.models.weights import WeightSet
 from countperf.steps import step_through
 
 CalibrationLevel = Literal["published", "scaled", "fitted"]
@@ -31,6 +31,9 @@ LEVELS: tuple[CalibrationLevel, ...] = ("published", "scaled")
 _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
+
+_TRUSTED = 0.5
+"""Error of a model from which on it is not to be trusted for a kernel."""
 
 Profiler = Callable[[Measurement], ProfiledKernel]
 
@@ -71,7 +74,9 @@ class Comparison(Document, text.Result):
     test_cases: NonNegativeInt
     measurement_cases: NonNegativeInt
     unprofiled: dict[str, str] = Field(default_factory=dict)  # kernels without a profile, and why
-    models: tuple[ModelResult, ...]  # sorted by model, then level
+    models: tuple[ModelResult, ...]  # sorted by model, then level; of an own kernel by error
+    # of a kernel of the user's, judged by its times alone: how far these repeat, as a fraction
+    noise: float | None = None
 
     __str__ = text.Result.__str__
 
@@ -90,11 +95,14 @@ class Comparison(Document, text.Result):
             for model in self.models
         ]
         kernels = {name: None for row in rows for name in row if name.endswith(":error")}
+        head = [
+            f"{self.device}: {self.test_cases} cases of test kernels, calibrated on "
+            f"{self.measurement_cases} cases of measurement kernels"
+        ]
+        if self.noise is not None:
+            head, kernels = self._say_trust(self.noise), {}
         return text.Printed(
-            head=[
-                f"{self.device}: {self.test_cases} cases of test kernels, calibrated on "
-                f"{self.measurement_cases} cases of measurement kernels"
-            ],
+            head=head,
             rows=rows,
             columns=text.columns_of("model constants")
             | {"error": text.Column("overall", text.format_percent)}
@@ -114,6 +122,32 @@ class Comparison(Document, text.Result):
             },
         )
 
+    def _say_trust(self, noise: float) -> list[str]:
+        """Say which model to trust for a kernel, and which cannot be told from it."""
+        best, *others = self.models
+        least = best.overall_error() or 0.0
+        levels = {"published": "as published", "fitted": "with its weights"}
+        levels["scaled"] = "scaled by the other sizes"
+        alike = [
+            f"{of.model} {levels[of.level]}"
+            for of in others
+            if len(of.cases) == len(best.cases) and (of.overall_error() or 0.0) <= least + noise
+        ]
+        sizes = f"{len(best.cases)} of {self.test_cases} sizes"
+        trust = "trust" if least < _TRUSTED else "trust none: the best is"
+        said = (
+            f"{trust} {best.model} {levels[best.level]}, off by {text.format_percent(least)} over"
+        )
+        said += f" {sizes} of {best.cases[0].kernel} on {self.device}"
+        told = f"not told apart from it within the noise of {text.format_percent(noise)}: "
+        told += text.some_of(alike)
+        few = "one size does not tell constants from growth: time two more, far apart"
+        return [
+            text.wrap_note(said, ""),
+            *([text.wrap_note(told, "")] if alike else []),
+            *([few] if self.test_cases == 1 else []),
+        ]
+
 
 def compare_models(
     device: DeviceParameters,
@@ -123,7 +157,6 @@ def compare_models(
     models: Collection[str] = (),
     levels: Collection[CalibrationLevel] = LEVELS,
     purposes: Collection[str] = ("test",),
-    own: bool = False,
 ) -> Comparison:
     """Predict measured kernels by every mechanistic model at every level."""
     judging = set(purposes) - {"measurement"}
@@ -145,16 +178,6 @@ def compare_models(
         return build_models(names, with_known_classes(device, classes)[0])
 
     add(judging)
-    if own:
-        answers = [time_of(model, kernel) for model in build() for _, kernel in cases]
-        reasons = [*dict.fromkeys(reason for reason in answers if isinstance(reason, str))]
-        if answers and all(isinstance(answer, str) for answer in answers):
-            raise FitError(
-                f"no model predicts the kernel on {device.slug}: {'; '.join(reasons[:2])};"
-                " 'countperf characterize --store device.json --output parameters.json' measures"
-                " what a device's document lacks, and parameters.json is read beside a campaign's"
-                " file"
-            )
     add(learning)
     if not cases:
         raise FitError(
@@ -213,6 +236,61 @@ def _judge(
     )
 
 
+def compare_own(
+    device: str, timed: Sequence[Measurement], times: Mapping[str, Sequence[float | str]]
+) -> Comparison:
+    """Compare models on the measured times of one kernel: as published, and scaled by a factor.
+
+    A size is scaled by the median factor of the other ones. ``times`` has by model the predicted
+    time at each size, s, or why there is none; models with weights, ``fitted:NAME``, are not
+    scaled.
+    """
+    results: list[ModelResult] = []
+    for name, predicted in times.items():
+        model, is_fitted = name.removeprefix(FITTED), name.startswith(FITTED)
+        known = [(m, t) for m, t in zip(timed, predicted, strict=True) if isinstance(t, float)]
+        reasons = [*dict.fromkeys(t for t in predicted if isinstance(t, str))]
+        ratios = [math.log(m.time_s / t) for m, t in known]
+        for level in ("fitted",) if is_fitted else LEVELS if known[1:] else ("published",):
+            others = [ratios[:i] + ratios[i + 1 :] for i in range(len(ratios))]
+            factors = [math.exp(median(of)) if level == "scaled" else 1.0 for of in others]
+            results.append(
+                ModelResult(
+                    model=model,
+                    level=level,
+                    lacking="" if known else "; ".join(reasons),
+                    cases=tuple(
+                        metrics.EvaluatedCase(
+                            kernel=m.kernel,
+                            parameters=dict(m.parameters),
+                            measured_s=m.time_s,
+                            predicted_s=time_s * factor,
+                            purpose="application",
+                        )
+                        for (m, time_s), factor in zip(known, factors, strict=True)
+                    ),
+                    refusals={timed[0].kernel: "; ".join(reasons)} if known and reasons else {},
+                    calibrated_on=len(known) - 1 if level == "scaled" else 0,
+                    factor=math.exp(median(ratios)) if level == "scaled" else 1.0,
+                )
+            )
+    results.sort(key=lambda of: (-len(of.cases), of.overall_error() or 0.0))
+    if not results or not results[0].cases:
+        reasons = dict.fromkeys(of.lacking for of in results)
+        raise FitError(f"no model predicts the kernel on {device}: {'; '.join([*reasons][:2])}")
+    return Comparison(
+        device=device,
+        test_cases=len(timed),
+        measurement_cases=0,
+        noise=median(m.noise for m in timed),
+        models=tuple(results),
+    )
+
+
+FITTED = "fitted:"
+"""Before the name of a model with weights, among models' times."""
+
+
 def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
     """Return the predicted time of a kernel, s; or why there is none."""
     try:
@@ -222,9 +300,10 @@ def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:
     return time_s if math.isfinite(time_s) else f"the model gives {time_s} s, which is no time"
 
 
-def linear_result(measurements: MeasurementSet, purposes: Collection[str]) -> ModelResult:
+def linear_result(
+    weights: WeightSet, measurements: Iterable[Measurement], purposes: Collection[str]
+) -> ModelResult:
     """Return the fitted linear model in the shape of a mechanistic one, judged by purposes."""
-    weights = fit(measurements).weights
     judging = set(purposes) - {"measurement"}
     return ModelResult(
         model=weights.model,

@@ -158,14 +158,21 @@ class ProgramAtSizes:
 
     def find_traffic(self, profiled: base.ProfiledKernel, device: DeviceParameters) -> Traffic:
         """Return the bytes of a launch by where they come from."""
+        assumed: list[str] = []
         try:
             resident = launch_geometry(profiled, device).concurrent_groups
-        except CountperfError:  # models that need it say so
-            resident = 1
+            if lacks_registers(profiled, device):
+                state = option("registers_per_work_item", "N")
+                assumed.append(
+                    f"as many as fit, as if registers limited none; state them ({state})"
+                )
+        except CountperfError as error:
+            resident, assumed = 1, [f"one group is taken to be resident: {error}"]
         counter = TrafficCounter(self.program, self.values, self.asked, self.shape.sector_bytes)
         bits = count_charged_bits(profiled.profile.alpha)
         charged = bits / 8 * self.sub_group_size * self.sub_groups
-        return counter.count(device, resident, profiled.profile.local_bytes_per_group or 0, charged)
+        local_bytes = profiled.profile.local_bytes_per_group or 0
+        return counter.count(device, resident, local_bytes, charged, assumed)
 
     def _leave_registers(self, instructions: Sequence[_Instruction]) -> None:
         """Have accesses executed as often as a compiler leaves them: others are in registers."""
@@ -184,7 +191,7 @@ class ProgramAtSizes:
 
     def _graphs(self, names: Mapping[code.Node, str]) -> tuple[list[base.InstructionGraph], bool]:
         """Return a graph of all sub-groups, or one of each; and whether they are no whole ones."""
-        options: Any = {"max_instructions": self.max_instructions, "uses_registers": True}
+        options: Any = {"max_instructions": self.max_instructions}
         size = self.sub_group_size
         expand = partial(expand_program, self.program, self.values, sub_group_size=size, **options)
         places = {(s.within, n.cases) for s in self.program.statements for n in s.nodes}
@@ -358,15 +365,21 @@ def profile_kernel(
     return KernelProfiler(programs=found, device=device, **given)
 
 
-def require_registers(kernel: base.ProfiledKernel, device: DeviceParameters) -> None:
-    """Refuse a launch whose occupancy depends on registers that nobody declared or measured."""
+def lacks_registers(kernel: base.ProfiledKernel, device: DeviceParameters) -> bool:
+    """Return whether occupancy depends on registers that nobody declared or measured."""
     profile, launch = kernel.profile, kernel.launch
     known = (launch.occupancy, launch.active_groups, profile.registers_per_work_item)
-    if known == (None,) * 3 and device.registers_per_compute_unit is not None:
+    return known == (None,) * 3 and device.registers_per_compute_unit is not None
+
+
+def require_registers(kernel: base.ProfiledKernel, device: DeviceParameters) -> None:
+    """Refuse a launch whose occupancy depends on registers that nobody declared or measured."""
+    if lacks_registers(kernel, device):
         nvcc = f"; an nvcc that compiles for {device.compute_capability} finds them, if installed"
         message = (
-            f"kernel '{profile.name}': its occupancy on {device.slug} depends on the registers of a"
-            f" work item, which Loopy does not know{nvcc if device.compute_capability else ''};"
+            f"kernel '{kernel.profile.name}': its occupancy on {device.slug} depends on the"
+            " registers of a work item, which Loopy does not"
+            f" know{nvcc if device.compute_capability else ''};"
             f" state them ({option('registers_per_work_item', 'N')})"
         )
         raise ModelNotApplicableError(message, parameter="registers_per_work_item")

@@ -147,8 +147,8 @@ class GpuMechModel(base.MechanisticModel):
 
     @property
     def model(self) -> str:
-        """``"gpumech-"`` and the policy."""
-        return f"gpumech-{self.policy}"
+        """``"gpumech-"`` and the policy, with ``"-issue"`` where memory instructions are issued."""
+        return f"gpumech-{self.policy}{'-issue' if self.count_memory_issue else ''}"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""

@@ -73,6 +73,7 @@ class MerpsysModel(base.MechanisticModel):
     """MERPSYS's time of a kernel."""
 
     name: ClassVar[str] = "merpsys"
+    charges: ClassVar[frozenset[str]] = frozenset({"barriers"})  # issued, and part of the latency
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""

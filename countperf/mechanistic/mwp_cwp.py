@@ -163,6 +163,11 @@ class MwpCwpModel(base.MechanisticModel):
 
     case_rule: CaseRule = "text"
 
+    @property
+    def model(self) -> str:
+        """``"mwp-cwp"``, with ``"-printed"`` where Eq. (23) holds as printed."""
+        return "mwp-cwp" if self.case_rule == "text" else "mwp-cwp-printed"
+
     def inputs(self, kernel: base.ProfiledKernel) -> MwpCwpInputs:
         """Collect the model's parameters."""
         device, model, profile = self.device, self.model, kernel.profile
@@ -252,6 +257,10 @@ class RestatedMwpCwpModel(base.MechanisticModel):
     def model(self) -> str:
         """``"mwp-cwp-restated"`` or ``"mwp-cwp-corrected"``."""
         return "mwp-cwp-corrected" if self.variant == "corrected" else "mwp-cwp-restated"
+
+    def list_charges(self) -> frozenset[str]:
+        """Return barriers for MWP-CWP*: they are part of the time of a sub-group alone."""
+        return frozenset({"barriers"} if self.variant == "corrected" else ())
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch."""

@@ -349,8 +349,8 @@ class PipelineModel(base.MechanisticModel):
 
     @property
     def model(self) -> str:
-        """``"pipeline-"`` and the scheduler."""
-        return f"pipeline-{self.scheduler}"
+        """``"pipeline-"`` and the scheduler, with ``"-any"`` where issue is in any order."""
+        return f"pipeline-{self.scheduler}{'-any' if self.issue_order == 'any' else ''}"
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         """Estimate the time of one launch: what is busiest, and the rest as latency."""

@@ -11,6 +11,7 @@ print 13.3 %, a mean over six kernels.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -33,7 +34,7 @@ from countperf.mechanistic.roofline import (
     TransitModel,
     VolkovModel,
 )
-from countperf.mechanistic.tmm import TmmModel
+from countperf.mechanistic.tmm import TmmModel, with_latency_steps
 from countperf.mechanistic.traffic import Traffic
 from countperf.mechanistic.wfg import WorkFlowModel
 from countperf.models.predictions import largest_first
@@ -57,6 +58,23 @@ _MODELS: Mapping[str, Callable[..., MechanisticModel]] = {
 }
 """Every model: as published, and corrected where there is a correction."""
 
+
+def _with_issue_costs(device: DeviceParameters) -> GpuMechModel:
+    """Return GPUMech where every instruction takes an issue slot of the device (section 5.3)."""
+    slot = 1 / (device.issue_limit or 1.0)
+    return GpuMechModel(device=device, cpi_issue=slot, count_memory_issue=True)
+
+
+_VARIANTS: Mapping[str, Callable[..., MechanisticModel]] = {
+    "pipeline-gto": partial(PipelineModel, scheduler="gto"),
+    "pipeline-oldest": partial(PipelineModel, scheduler="oldest"),
+    "pipeline-rr-any": partial(PipelineModel, issue_order="any"),
+    "wfg-first_fix": partial(WorkFlowModel, variant="first_fix"),
+    "gpumech-rr_corrected-issue": _with_issue_costs,
+    "mwp-cwp-printed": partial(MwpCwpModel, case_rule="printed"),
+}
+"""Further variants of the papers, which answer by name alone."""
+
 _PUBLISHED_ERRORS = {
     "pipeline-rr": (0.247, 0.238),
     "volkov": (0.857, 0.344),
@@ -69,7 +87,7 @@ _PUBLISHED_ERRORS = {
 }
 """Errors on kernels with barriers, and without."""
 
-_ROOF_IN_BYTES = ("roofline-bytes", "mwp-cwp", "tmm", "merpsys")
+_ROOF_IN_BYTES = ("roofline-bytes", "mwp-cwp", "mwp-cwp-printed", "tmm", "merpsys")
 """Models that take no costs of instruction classes, so that peaks alone bound their times."""
 
 _SIMULATED_INSTRUCTIONS = 300_000
@@ -90,6 +108,14 @@ ModelChoice = Sequence[str] | str  # models: their names, or one name (``"all"``
 
 Answer = MechanisticPrediction | ParameterError | DeviceParameterError
 """Answer of one model: a prediction, or the error that names the input it lacks."""
+
+_VERDICTS = {
+    **{"compute": "computations bound it", "barrier": "barriers bound it"},
+    **{"launch": "the launch bounds it", "transfer": "transfers bound it"},
+}
+_LEAST_PART = 0.01  # of the longest: parts that take less by themselves are not named
+_MOST_PARTS = 3
+_SLIGHT = 0.05  # of a number: less is no difference to name
 
 _ANSWER_COLUMNS = {
     **text.columns_of("model"),
@@ -117,10 +143,17 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
     measured: Mapping[str, str] = field(default_factory=dict[str, str])
     # of each device program, for one launch
     traffic: Mapping[str, Traffic] = field(default_factory=dict[str, Traffic])
+    # bytes of all launches that sub-groups ask for (L1), that reach L2, and that reach memory
+    moved: Mapping[str, float] = field(default_factory=dict[str, float])
     note: str = ""  # where instructions come from, if not from Loopy
     has_barriers: bool = False  # the kernel
     # by model the least time that its own inputs allow: the roofline, in classes or in bytes, s
     roofs_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    # time that each subsystem of a compute unit is busy at least, s
+    busy_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    # sub-groups on a compute unit from which on latency is hidden (Volkov), and those resident
+    hidden_from: float | None = None
+    resident: float | None = None
 
     def __getitem__(self, model: str) -> Answer:
         return self.answers[model]
@@ -172,10 +205,62 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
 
         return sorted(self.answers, key=place)
 
+    def explain_bound(self) -> str:
+        """Say what memory and the busiest subsystems take by themselves, the longest first."""
+        parts = {name: (busy_s, f"{name} takes") for name, busy_s in self.busy_s.items()}
+        bandwidth, memory = self.described.bandwidth_byte_per_s, "memory"
+        if bandwidth and self.total_bytes:
+            share = self.described.achievable_bandwidth_share or 1.0
+            alone_s, at = self.total_bytes / (share * bandwidth), share * bandwidth
+            of_peak = f"{text.format_percent(share)} of the peak" if share < 1 else "the peak"
+            asked = sum(of.asked for of in self.traffic.values())
+            of_asked = ""
+            if len(self.traffic) == 1 and asked > (1 + _SLIGHT) * self.total_bytes:
+                of_asked = f" of {text.format_quantity(asked, 'B')} asked for (L2"
+                of_asked += f" {text.format_quantity(self.described.l2_bytes or 0, 'B')})"
+            said = f"{text.format_quantity(self.total_bytes, 'B')}{of_asked} at"
+            said += f" {text.format_quantity(at, 'B/s')}, {of_peak}, take"
+            if parts.get(memory, (0.0, ""))[0] > (1 + _SLIGHT) * alone_s:
+                parts["caches"] = parts[memory][0], "caches and memory take"
+            parts[memory] = alone_s, said
+        longest = sorted(parts.values(), reverse=True)[:_MOST_PARTS]
+        kept = [each for each in longest if each[0] >= _LEAST_PART * longest[0][0]]
+        return ", ".join(f"{said} {text.format_seconds(alone_s)}" for alone_s, said in kept)
+
+    def say_hidden(self) -> str:
+        """Say from how many resident sub-groups on latency is hidden; empty where nobody knows."""
+        if self.hidden_from is None or self.resident is None:
+            return ""
+        least = math.ceil(self.hidden_from * (1 - 1e-9))
+        by = f"(volkov, at best); {self.resident:g} are resident on a compute unit"
+        if least <= self.resident:
+            return f"latency is hidden from {least} sub-groups on {by}"
+        return f"latency is not hidden: it would be from {least} sub-groups on {by}"
+
+    def say_verdict(self) -> list[str]:
+        """Say what most models find to bound the kernel, and when latency is hidden.
+
+        Where two bounds have as many models, that of the model to trust first stands.
+        """
+        made = self.predictions
+        able = [name for name in self.rank_models() if name in made]
+        sound = [name for name in able if not self.is_below_roof(name)] or able
+        if not sound:
+            return []
+        best, *_ = ranked = rank_by_error(sound, has_barriers=self.has_barriers)
+        (bound, number), *_ = Counter(made[name].bound for name in ranked).most_common(1)
+        first = next(name for name in ranked if made[name].bound == bound)
+        said = f"{_VERDICTS.get(bound, f'{bound} bounds it')}, by {first}"
+        said += f" and {number - 1} of {len(sound) - 1} others" if number > 1 else ""
+        said += "" if first == best else f" ({best}: {made[best].bound})"
+        said += f": {why}" if (why := self.explain_bound()) else ""
+        advice = _describe_advice(made[best]) if len(self) == 1 and made[best].advice else ""
+        return [text.wrap_note(each, "") for each in (said, self.say_hidden(), advice) if each]
+
     def lay_out(self) -> text.Printed:
-        """Give a row per model, all of them ranked by validity; then stalls and how to mend it."""
+        """Give what bounds the kernel, a row per model, ranked by validity; then what to know."""
         ranked = self.rank_models()
-        is_ranked = len(self) == len(_MODELS)
+        is_ranked = self.keys() >= _MODELS.keys()
         facts: dict[str, dict[str, Any]] = {
             name: {"rank": 1 + ranked.index(name), **self._describe(name)} for name in self
         }
@@ -197,9 +282,10 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         reasons = [of["reason"] for of in facts.values() if "reason" in of]
         said: dict[str, list[str]] = {}  # the same text once
         for name, prediction in self.predictions.items():
-            said.setdefault(_describe_advice(prediction), []).append(name)
+            if not (len(self) == 1 and prediction.advice):  # which the head says
+                said.setdefault(_describe_advice(prediction), []).append(name)
         return text.Printed(
-            head=[write_heading(self)],
+            head=[write_heading(self), *(verdict := self.say_verdict())],
             rows=rows,
             columns=_ANSWER_COLUMNS,
             notes=[
@@ -212,10 +298,13 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
             ],
             facts={
                 **text.extract(self, "kernel", "device", "parameters", "measured", "note"),
+                **text.extract(self, "busy_s", "hidden_from", "resident"),
+                "verdict": [" ".join(line.split()) for line in verdict],
                 "traffic": {
                     name: {
                         **text.extract(of, "asked", "compulsory", "l2", "memory"),
                         **text.extract(of, "l1_bytes", "l2_bytes", "ratio", "measured", "text"),
+                        **text.extract(of, "resident", "assumptions"),
                     }
                     for name, of in self.traffic.items()
                 },
@@ -264,8 +353,8 @@ def _describe_advice(of: MechanisticPrediction) -> str:
     if of.advice:
         mwp, cwp, cpi, resident = (of.results[n] for n in ("mwp", "cwp", "cpi", "occupancy"))
         return (
-            f"MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI {cpi:.3g};"
-            f" {of.advice}"
+            f"{of.advice}; MWP {mwp:.3g}, CWP {cwp:.3g}, {resident:.3g} sub-groups resident, CPI"
+            f" {cpi:.3g}"
         )
     shares = [(part / float(of.time_s), cause) for cause, part in of.stalls.items()]
     largest = sorted((each for each in shares if each[0] >= 0.01), reverse=True)[:3]
@@ -289,7 +378,7 @@ def answers_of(
     launches = profiler.launches_at(values)
     names = {name for profiled, _ in launches for name in profiled.profile.alpha}
     adapted, unknown = with_known_classes(device, names)
-    asked = build_models([*chosen, "roofline", "roofline-bytes"], adapted)
+    asked = build_models([*chosen, "roofline", "roofline-bytes", "volkov"], adapted)
     found = {
         model.model: answer_or_error(
             lambda model=model: _predict_launches(model, profiler, launches, values), unknown
@@ -299,6 +388,7 @@ def answers_of(
     roofs = {
         name: found["roofline-bytes" if name in _ROOF_IN_BYTES else "roofline"] for name in chosen
     }
+    hiding = found["volkov"].results if isinstance(found["volkov"], MechanisticPrediction) else {}
     return ModelAnswers(
         kernel=profiler.kernel,
         device=device.slug,
@@ -307,6 +397,7 @@ def answers_of(
         described=device,
         total_flops=sum((each.profile.total_flops or 0.0) * times for each, times in launches),
         total_bytes=sum((each.profile.total_bytes or 0.0) * times for each, times in launches),
+        moved=_add_up((each.profile.bytes_by_roof, times) for each, times in launches),
         measured={k: v for profiled, _ in launches for k, v in profiled.profile.measured.items()},
         traffic={
             each.profile.name: each.profile.traffic
@@ -316,7 +407,26 @@ def answers_of(
         note=profiler.note,
         has_barriers=BARRIER in names,
         roofs_s={n: float(r.time_s) for n, r in roofs.items() if not isinstance(r, Exception)},
+        busy_s=_find_busy(next(m for m in asked if m.model == "roofline"), launches),
+        hidden_from=hiding.get("ridge_occupancy"),
+        resident=hiding.get("occupancy"),
     )
+
+
+def _find_busy(
+    roofline: MechanisticModel, launches: Sequence[tuple[ProfiledKernel, int]]
+) -> dict[str, float]:
+    """Return the time that each subsystem is busy over all launches, s; none if a cost lacks."""
+    parts: list[tuple[Mapping[str, float], int]] = []
+    for profiled, number in launches:
+        try:
+            made = roofline.predict(profiled)
+        except (ParameterError, DeviceParameterError):
+            return {}
+        cycles = {n[5:-1]: c for n, c in made.results.items() if n.startswith("busy[")}
+        cycle_s = float(made.breakdown[made.bound]) / max(cycles.values())
+        parts.append(({name: number * cycle_s for name, number in cycles.items()}, number))
+    return _add_up(parts)
 
 
 def answer_or_error(
@@ -331,28 +441,34 @@ def answer_or_error(
         return error
 
 
-def model_names() -> tuple[str, ...]:
-    """Return the names of all mechanistic models."""
-    return tuple(_MODELS)
+def model_names(*, variants: bool = False) -> tuple[str, ...]:
+    """Return the names of all mechanistic models, with the further variants if asked."""
+    return (*_MODELS, *(_VARIANTS if variants else ()))
+
+
+def rank_by_error(models: Iterable[str], *, has_barriers: bool) -> list[str]:
+    """Sort models by their published error on kernels with barriers or without, none last."""
+    none = (math.inf, math.inf)
+    return sorted(models, key=lambda name: _PUBLISHED_ERRORS.get(name, none)[not has_barriers])
 
 
 def choose_models(models: ModelChoice) -> list[str]:
     """Return the names of the chosen models, in order; refuse names of none."""
     names = [models] if isinstance(models, str) else list(models)
     for name in names:
-        if name != ALL and name not in _MODELS:
-            message = f"no mechanistic model is called {name!r}; there are {', '.join(_MODELS)}"
-            raise ParameterError(message + nearest(name, _MODELS), parameter="model")
-    return [*_MODELS] if ALL in names else list(dict.fromkeys(names))
+        if name not in (ALL, *(known := model_names(variants=True))):
+            message = f"no mechanistic model is called {name!r}; there are {', '.join(known)}"
+            raise ParameterError(message + nearest(name, known), parameter="model")
+    return list(dict.fromkeys(m for name in names for m in (_MODELS if name == ALL else [name])))
 
 
 def build_models(models: ModelChoice, device: DeviceParameters) -> list[MechanisticModel]:
     """Build models for a device; barriers of no known cost are free, but for the simulation."""
-    free = device
+    device = free = with_latency_steps(device)
     if BARRIER not in device.classes:
         free = device.with_values(classes={**device.classes, BARRIER: _FREE_BARRIER})
     return [
-        _MODELS[name](device=device if name == PipelineModel.name else free)
+        {**_MODELS, **_VARIANTS}[name](device=device if name.startswith("pipeline") else free)
         for name in choose_models(models)
     ]
 

@@ -159,6 +159,12 @@ class KernelProfile(ShortRepr):
             dram_ratio=traffic.charge_ratios[0],
         )
 
+    @property
+    def bytes_by_roof(self) -> dict[str, float]:
+        """Bytes that sub-groups ask for (L1), that reach L2, and that reach memory, as known."""
+        found = {} if self.traffic is None else {"L1": self.traffic.asked, "L2": self.traffic.l2}
+        return {**found, "memory": self.total_bytes or 0.0}
+
     def require(self, name: str, *, model: str) -> Any:
         """Return a field that a model cannot do without."""
         if (value := getattr(self, name)) in (None, {}):
@@ -300,6 +306,10 @@ class MechanisticModel(ABC):
         """Name of the model, with its variant."""
         return self.name
 
+    def list_charges(self) -> frozenset[str]:
+        """Return what the model charges of barriers and divergence."""
+        return self.charges
+
     def constant(self, name: str) -> float:
         """Return a number of the device that the model cannot do without."""
         return self.device.require(name, model=self.model)
@@ -378,5 +388,5 @@ class MechanisticModel(ABC):
         there = {"barriers": has_barriers, "divergence": len({*(profile.sub_group_idgs or ())}) > 1}
         cost = classes.get("barrier")
         is_free = cost is not None and cost.cpi < 1e-6  # nobody stated what barriers cost
-        charged = self.charges - {"barriers"} if is_free else self.charges
+        charged = self.list_charges() - ({"barriers"} if is_free else set())
         return {name for name, is_there in there.items() if is_there} - charged

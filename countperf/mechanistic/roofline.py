@@ -164,6 +164,7 @@ class VolkovModel(base.MechanisticModel):
     """Occupancy roofline over all subsystems and the issue limit."""
 
     name: ClassVar[str] = "volkov"
+    charges: ClassVar[frozenset[str]] = frozenset({"barriers"})  # issued, and part of the latency
 
     def estimate(self, kernel: base.ProfiledKernel, /) -> base.TimeEstimate:
         r"""Estimate the time: that of the busiest subsystem, and what latency adds to it.

@@ -25,7 +25,7 @@ from countperf.errors import ModelNotApplicableError, ParameterError
 from countperf.mechanistic import from_kernel as profiling
 from countperf.mechanistic.occupancy import resident_groups_of
 from countperf.mechanistic.profile import ProfiledKernel
-from countperf.mechanistic.tmm import StepBound, Term
+from countperf.mechanistic.tmm import StepBound, Term, with_latency_steps
 from countperf.symbolic.isl_sets import guards_of
 from countperf.symbolic.kernel_sets import assumptions_of
 from countperf.symbolic.piecewise import PiecewiseQuasiPolynomial
@@ -95,7 +95,8 @@ class StepFormulas(Result):
 
     def bounds(self) -> list[tuple[int, str]]:
         """Return the term that gives the steps, from which size on."""
-        return find_changes(lambda n: self.bound(n).which, self.multiple, self.first)
+        sizes = spread_sizes(self.multiple, self.first)
+        return find_changes(lambda n: self.bound(n).which, sizes, self.multiple)
 
     def crossovers(self, other: StepFormulas) -> list[tuple[int, str]]:
         """Return which of two kernels takes fewer steps, from which size on; "" for both alike."""
@@ -104,7 +105,8 @@ class StepFormulas(Result):
             mine, theirs = self.bound(n).steps, other.bound(n).steps
             return "" if mine == theirs else self.kernel if mine < theirs else other.kernel
 
-        return find_changes(fewer, lcm(self.multiple, other.multiple), max(self.first, other.first))
+        step = lcm(self.multiple, other.multiple)
+        return find_changes(fewer, spread_sizes(step, max(self.first, other.first)), step)
 
     def lay_out(self, other: StepFormulas | None = None) -> Printed:
         """Give formulas, what they grow as, what bounds steps, and which kernel takes fewer."""
@@ -162,11 +164,18 @@ class StepFormulas(Result):
         )
 
 
-def find_changes(label: Callable[[int], str], step: int, first: int) -> list[tuple[int, str]]:
-    """Return where a label changes over multiples of a step; of close changes some are missed."""
+def spread_sizes(step: int, first: int) -> list[int]:
+    """Return multiples of a step from the first on, dense, then ever further apart."""
     sizes = [-(-first // step) * step + step * number for number in range(_DENSE)]
     while sizes[-1] < _LARGEST:
         sizes.append(int(sizes[-1] * _RATIO) // step * step)
+    return sizes
+
+
+def find_changes(
+    label: Callable[[int], str], sizes: Sequence[int], step: int
+) -> list[tuple[int, str]]:
+    """Return where a label changes, to a step; of changes between neighbors some are missed."""
     found = [(sizes[0], label(sizes[0]))]
     for low, high in pairwise(sizes):
         before, after = found[-1][1], label(high)
@@ -211,7 +220,7 @@ def step_formulas(
     return StepFormulas(
         kernel=label or profiler.kernel,
         device=device.slug,
-        described=device,
+        described=with_latency_steps(device),
         held=dict(held),
         size=counts.size,
         multiple=counts.multiple,

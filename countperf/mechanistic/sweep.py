@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ from countperf import text
 from countperf.devices.parameters import DeviceParameters
 from countperf.errors import DeviceParameterError, ParameterError
 from countperf.mechanistic import predict_all
-from countperf.mechanistic.classes import with_known_classes
+from countperf.mechanistic.classes import BARRIER, with_known_classes
 from countperf.mechanistic.from_kernel import require_registers
 from countperf.mechanistic.occupancy import launch_geometry, resident_groups
 from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel, check_whole
@@ -23,6 +24,7 @@ MAX_SWEPT_INSTRUCTIONS = 500
 """Instructions of a sub-group's graph in sweeps, which predict the kernel many times."""
 _USER = "a sweep"
 _BESIDE = 5  # models beside each other in a table
+_ALIKE = 0.02  # of a time: less is no change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,8 @@ class Sweep(text.Result):
     points: tuple[SweepPoint, ...]  # in the order of the axis
     measured_on: str = ""  # slug of the device that timed the kernel
     failures: tuple[str, ...] = ()  # why it could not be timed at some points
-    note: str = ""  # where instructions come from, if not from Loopy
+    note: str = ""  # lines: where instructions come from, if not from Loopy; and bytes of memory
+    has_barriers: bool = False  # the kernel
 
     __repr__ = text.Result.__str__
 
@@ -82,9 +85,52 @@ class Sweep(text.Result):
             if len(of) == len(real)
         }
 
+    def turning_points(self) -> dict[str, SweepPoint]:
+        """Return by model the point from which on times stay, the model to trust first first.
+
+        From there on no time is more than 2 % below. Rooflines, which know no occupancy, and models
+        that lack an input have none.
+        """
+        found: dict[str, SweepPoint] = {}
+        for name in predict_all.rank_by_error(self.models, has_barriers=self.has_barriers):
+            made = [
+                answer for p in self.points if not isinstance(answer := p.answers[name], Exception)
+            ]
+            times = [float(prediction.time_s) for prediction in made]
+            if len(times) == len(self.points) and name not in ("roofline", "roofline-bytes"):
+                stays = (min(times[i:]) >= (1 - _ALIKE) * t for i, t in enumerate(times))
+                found[name] = next(p for p, it in zip(self.points, stays, strict=True) if it)
+        return found
+
+    def _count_at(self, point: SweepPoint) -> float:
+        """Return sub-groups that are resident at a point, or the work items of its groups."""
+        is_resident = self.over == "occupancy" and point.occupancy is not None
+        return point.occupancy if is_resident and point.occupancy else point.value
+
+    def say_growth(self) -> list[str]:
+        """Say how the throughput grows by the model to trust first, and from where times stay."""
+        turning = self.turning_points()
+        if not turning or len(self.points) < 2:
+            return ["", ""]
+        unit = "sub-groups" if self.over == "occupancy" else "work items of a group"
+        best, *others = turning
+        counts = {name: self._count_at(point) for name, point in turning.items()}
+        least, most = (self._count_at(self.points[i]) for i in (0, -1))
+        rates = [self.throughput(self.points[i], best) or math.nan for i in (0, -1)]
+        grown = (
+            f"throughput grows {rates[1] / rates[0]:.3g} times from {least:g} to {most:g} {unit}"
+        )
+        said = f"times stay from {counts[best]:g} {unit} on, by {best}"
+        if counts[best] == most:
+            said = f"times still fall up to {most:g} {unit}, by {best}"
+        if others:
+            ends = dict.fromkeys(f"{of([counts[name] for name in others]):g}" for of in (min, max))
+            said += f" (others: from {' to '.join(ends)} on)"
+        return [f"{grown}, by {best}", said]
+
     def lay_out(self) -> text.Printed:
         """Give a row per value and model; people see columns of times, and errors where timed."""
-        errors = self.errors()
+        errors, (grown, stay) = self.errors(), self.say_growth()
         rows: list[dict[str, Any]] = [
             {
                 self.over: point.value,
@@ -120,14 +166,20 @@ class Sweep(text.Result):
         parts = [dict([*times.items()][i : i + _BESIDE]) for i in range(0, len(times), _BESIDE)]
         tables = [text.Printed(head=[""], rows=shown, columns=axes | part) for part in parts]
         return text.Printed(
-            head=[f"{self.kernel} on {self.device} over {self.over}"],
+            head=[f"{self.kernel} on {self.device} over {self.over}", *filter(None, [grown])],
             rows=rows,
             shown=text.table_of(shown, axes | times),
             parts=tables if tables[1:] else (),
-            notes=[*filter(None, [self.note]), *lacking, *self._describe_timing()],
+            notes=[
+                *filter(None, [stay]),
+                *map(text.wrap_note, self.note.splitlines()),
+                *lacking,
+                *self._describe_timing(),
+            ],
             facts={
                 **text.extract(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
+                "times_stay_from": {n: self._count_at(p) for n, p in self.turning_points().items()},
             },
             name="points",
         )
@@ -187,6 +239,7 @@ def sweep(
         described=device,
         work=launch.total_sub_groups(device.require_int("sub_group_size", model=_USER)),
         points=tuple(points),
+        has_barriers=BARRIER in profile.counts(),
     )
 
 

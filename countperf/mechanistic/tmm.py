@@ -8,7 +8,9 @@ An operation is a step; scheduling inside a wave is perfect, and the fullest com
 time; waves are synchronous, so that the zigzag of Eq. (3) is an upper bound of the effect. Left
 out: bandwidth (latency only), issue, the mix of instructions. Caching is part of the count of
 transactions in Eq. (7); ``caching`` is the factor of Eq. (5) for counts without it. Eq. (15) fits a
-trend to measured times.
+trend to measured times. L is in steps of work items, and a transaction serves C of them: where a
+device states no L, `with_latency_steps` takes C times the latency of global memory in cycles; C is
+a line of memory in words of 4 bytes (the paper's GTX 480: 16384 steps, 32 times 512 cycles).
 
 Where this departs from the paper: it introduces Q as the number of multiprocessors, yet uses P/Q
 for it throughout; P/Q is read as ``num_compute_units``. Eq. (12) prints the cube of the number of
@@ -22,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
+from countperf.devices.parameters import DeviceParameters
 from countperf.errors import ParameterError
 from countperf.mechanistic import profile as base
 from countperf.mechanistic.occupancy import launch_geometry
@@ -129,6 +132,15 @@ def compute_scheduled_steps(
         caching=caching,
         waves=-(-num_groups // (active_groups * num_compute_units)),
     )
+
+
+def with_latency_steps(device: DeviceParameters) -> DeviceParameters:
+    """Return a device with L: as it is stated, else C times the latency of global memory."""
+    memory = device.classes.get("ld.global.s32")
+    if device.latency_steps is not None or memory is None or memory.latency is None:
+        return device
+    accesses = device.chunk or (device.cache_line_bytes or 128) / 4
+    return device.with_values(latency_steps=accesses * memory.latency)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

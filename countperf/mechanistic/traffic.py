@@ -43,6 +43,8 @@ class Traffic(ShortRepr):
     charged: float  # bytes that the costs of instruction classes stand for, no less than asked for
     l1_bytes: int | None = None  # sizes of the device's caches; None where it states none
     l2_bytes: int | None = None
+    resident: int | None = None  # groups on each compute unit; None where nothing is cached
+    assumptions: tuple[str, ...] = ()  # in the place of what neither kernel nor device states
     measured: str = ""  # metric that gave the bytes of memory, if any
 
     @property
@@ -65,14 +67,16 @@ class Traffic(ShortRepr):
             f"{format_quantity(self.compulsory, 'B')} compulsory",
             f"{format_quantity(self.asked, 'B')} asked for",
         ]
+        for name, size in (("L1", self.l1_bytes), ("L2", self.l2_bytes)):
+            if self.resident is not None:
+                parts.append(f"{name} {format_quantity(size, 'B') if size else 'none'}")
         if self.measured:
             parts.append(f"{format_quantity(self.memory, 'B')} measured ({self.measured})")
-        elif self.l2_bytes is None:
-            parts.append("nothing is taken to be cached: the device states no l2_bytes")
-        else:
-            parts.append(f"L2 {format_quantity(self.l2_bytes, 'B') if self.l2_bytes else 'none'}")
+        elif self.resident is not None:
             parts.append(f"{format_quantity(self.memory, 'B')} from memory")
-        return f"memory bytes: {', '.join(parts)}"
+        if self.resident is not None:
+            parts.append(f"groups resident on a compute unit: {self.resident}")
+        return f"memory bytes: {'; '.join([', '.join(parts), *self.assumptions])}"
 
     def scale_requests(self, factor: float) -> Traffic:
         """Return the traffic where machine code asks for more or fewer bytes."""
@@ -122,9 +126,17 @@ class TrafficCounter:
         ]
 
     def count(
-        self, device: DeviceParameters, resident: int, local_bytes: int, charged: float
+        self,
+        device: DeviceParameters,
+        resident: int,
+        local_bytes: int,
+        charged: float,
+        assumptions: Sequence[str] = (),
     ) -> Traffic:
-        """Return the traffic where so many groups are resident on each compute unit."""
+        """Return the traffic where so many groups are resident on each compute unit.
+
+        ``assumptions`` say why so many are, where that is not known.
+        """
         loads = [walk for walk in self.walks if walk.direction == "load"]
         asked = sum(walk.asked for walk in self.walks)
         whole = _Window(self, self.walks, self.groups, self.groups)
@@ -138,19 +150,24 @@ class TrafficCounter:
             l1_bytes=device.l1_bytes_per_compute_unit,
             l2_bytes=device.l2_bytes,
         )
-        units = device.num_compute_units
+        units, said = device.num_compute_units, [*assumptions]
+        if unknown := sorted({walk.array for walk in self.walks if not walk.is_known}):
+            said.append(f"no two accesses touch the same bytes of {', '.join(unknown)}")
         if device.l2_bytes is None or units is None:
-            return found
+            lacks = "l2_bytes" if device.l2_bytes is None else "num_compute_units"
+            said = [f"nothing is taken to be cached: the device states no {lacks}"]
+            return replace(found, assumptions=tuple(said))
         l1, l2 = device.l1_bytes_per_compute_unit or 0, asked
-        if (device.local_bytes_per_compute_unit or l1 + 1) <= l1:
+        if (device.local_bytes_per_compute_unit or l1 + 1) <= l1 and local_bytes:
             l1 -= resident * local_bytes
+            said.append(f"local memory takes {format_quantity(resident * local_bytes, 'B')} of L1")
         if l1 > 0:
             busy = min(units, self.groups)
             unit = _Window(self, loads, resident, self.groups / busy, jump=units, times=busy)
             l2 = asked - sum(walk.asked for walk in loads) + unit.fetch(l1)
         window = _Window(self, self.walks, resident * units, self.groups)
         memory = min(l2, window.fetch(device.l2_bytes)) if device.l2_bytes else l2
-        return replace(found, l2=l2, memory=memory)
+        return replace(found, l2=l2, memory=memory, resident=resident, assumptions=tuple(said))
 
 
 class _Window:

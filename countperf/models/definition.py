@@ -146,6 +146,9 @@ def _error(message: str, text: str, *, names: tuple[str, ...] = ()) -> Expressio
     return ExpressionError(f"formula {cut(text, _SHOWN)!r}: {message}", text=text, names=names)
 
 
+Objective = Literal["paper", "noise"]
+"""What fits make small: as in the paper, or as the model has it, with weights by noise."""
+
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1"]
 

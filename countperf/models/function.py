@@ -214,6 +214,7 @@ class FitQuality(Part):
     calibration: Calibration | None = None  # what intervals are made of
     coverage: Coverage | None = None  # how well such intervals hold
     model_error: float | None = Field(default=None, gt=0)
+    objective: str = ""  # what the fit made small, in words
 
 
 class MeasurementSource(Part):
@@ -240,7 +241,10 @@ EXTRAPOLATION_WIDENING = 1.5
 """Growth of intervals, as logarithms of ratios, far outside the measured range: a choice."""
 
 WORST_LOG_RATIO = float(np.log(1000.0))
-"""Times that are off by more count as off by that; where it is expected, there is no interval."""
+"""Times that are off by more count as off by that."""
+
+WIDEST_REACH = float(np.log(10.0))
+"""No interval is given that would reach further: not even the order of the time is known then."""
 
 LEAST_SCATTER = 0.01  # least standard deviation of logarithms of a kernel's times
 
@@ -306,7 +310,7 @@ def student_quantile(level: Level, freedom: int) -> float:
 
 def interval(time_s: Quantity, reach: Quantity) -> tuple[Quantity, Quantity] | None:
     """Return :math:`T e^{-r}` and :math:`T e^r`; NaN where it says nothing, or None."""
-    reach = np.where((np.asarray(time_s) > 0) & (reach < WORST_LOG_RATIO), reach, np.nan)
+    reach = np.where((np.asarray(time_s) > 0) & (reach < WIDEST_REACH), reach, np.nan)
     if np.all(np.isnan(reach)):
         return None
     factor = np.exp(reach) if isinstance(time_s, np.ndarray) else float(np.exp(reach))
@@ -422,10 +426,10 @@ def describe_interval(reach: Quantity) -> str:
     """Say why there is no interval, where the fit does not know how far off its predictions are."""
     if np.any(np.isinf(reach)):
         return "none: the fit has no more measured cases than weights, so no error is known"
-    if np.any(np.asarray(reach) >= WORST_LOG_RATIO):
+    if np.any(np.asarray(reach) >= WIDEST_REACH):
         return (
-            "none: families of kernels left out of the fit were predicted a factor of 1000 or more"
-            " off, or with times below zero"
+            "none: it would reach a factor of 10 or more either way, by the errors of the fit and"
+            " of families of kernels left out of it (times below zero count as a factor of 1000)"
         )
     return ""
 

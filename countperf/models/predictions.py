@@ -220,6 +220,7 @@ class DeviceAnswer:
     prediction: Prediction | None = None
     lacks: str = ""  # the input that is lacking, such as ``device.latency_steps``
     error: CountperfError | None = None
+    why: str = ""  # what takes the time on a described device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -229,6 +230,28 @@ class DeviceAnswers(text.Result):
     answers: tuple[DeviceAnswer, ...]
 
     __repr__ = text.Result.__str__
+
+    def say_fastest(self) -> list[str]:
+        """Say which device is the fastest at the last size by each model, and why."""
+        last = [one for one in self.answers if one.parameters == self.answers[-1].parameters]
+        at = f" at {text.point_text(last[0].parameters)}" if len(last) < len(self.answers) else ""
+        times: dict[str, dict[str, float]] = {}  # by model and device, the fastest first
+        for one in last:
+            if one.prediction is not None:
+                times.setdefault(one.model, {})[one.device] = float(one.prediction.time_s)
+        said: dict[str, list[str]] = {}
+        named: dict[str, None] = {}
+        for model, by_device in times.items():
+            if len(by_device) > 1:
+                (best, best_s), (other, other_s), *_ = by_device.items()
+                factor = f"{other} takes {other_s / best_s:.3g} times as long by {model}"
+                said.setdefault(best, []).append(factor)
+                named |= dict.fromkeys((best, other))
+        lines = [f"{best} is the fastest{at}: {', '.join(of)}" for best, of in said.items()]
+        reasons = {
+            f"{one.device}: {one.why}": None for one in last if one.device in named and one.why
+        }
+        return [*(text.wrap_note(line, "") for line in lines), *map(text.wrap_note, reasons)]
 
     def lay_out(self) -> text.Printed:
         """Give a row per size, device and model: time, bound, what is missing; then why."""
@@ -240,7 +263,7 @@ class DeviceAnswers(text.Result):
         said: dict[str, None] = {}
         for one in self.answers:
             row = {
-                **text.extract(one, "device", "weights", "parameters", "model", "lacks"),
+                **text.extract(one, "device", "weights", "parameters", "model", "lacks", "why"),
                 **_facts_of(one.prediction),
                 "reason": str(one.error or ""),
             }
@@ -270,7 +293,7 @@ class DeviceAnswers(text.Result):
             **text.columns_of("bound missing"),
         }
         return text.Printed(
-            head=[", ".join(filter(None, [kernel, text.point_text(same)]))],
+            head=[", ".join(filter(None, [kernel, text.point_text(same)])), *self.say_fastest()],
             rows=rows,
             shown=text.table_of(shown, columns),
             notes=[*[*said][:_MOST_REASONS], *(more if len(said) > _MOST_REASONS else [])],

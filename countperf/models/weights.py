@@ -233,7 +233,8 @@ class WeightSet(Document, Result):
         is_wide = functions.anywhere((*outside.values(), *below.values(), by_data))
         widening = np.where(is_wide, functions.EXTRAPOLATION_WIDENING, 1.0)
         known = ~functions.anywhere((*missing.values(), *unsure))
-        interval_s = functions.interval(time_s, np.where(known, widening * reach, np.nan))
+        reach = np.where(known, widening * reach, np.nan)
+        interval_s = functions.interval(time_s, reach)
         widened = "" if interval_s is None else "; the interval is widened"
         columns = {own: self.function.find_column(own) for own in inputs.values}
         charged = [f"{own[1]} as {to[1]}" for own, to in columns.items() if own != to]

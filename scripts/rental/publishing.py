@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measu
 from countperf.api.prediction import choose_weights
 from countperf.models.shipped import COMPILED
 from countperf.store import check_writable
-from measurement_kernels.catalog import families
 
 if TYPE_CHECKING:
     from countperf.measuring import MeasurementSet
@@ -30,9 +28,7 @@ def publish(
     found = read_measurements(measurements)
     target = Path(folder) / found.device.slug
     check_writable(target / "weights.json")
-    classes = families(collection="paper")
-    of_paper = replace(found, measurements=tuple(m for m in found if m.family in classes))
-    default = fit(of_paper, weigh_noise=False, output=target / "linear.json").weights
+    default = fit(found, collections=["paper"], output=target / "linear.json").weights
     chosen = None
     if weights is not None:
         chosen = choose_weights(weights, without_code="the default is published").weights

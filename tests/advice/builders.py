@@ -138,10 +138,10 @@ def catalogued(*views: Any, device: str = "", **changes: Any) -> str:
     kernel: dict[str, Any] = {"name": "short-launches/axpy/512x1/f32"}
     kernel["counts"] = {"flop.add.f32": "[n] -> { n }"}
     both = tuple(
-        MadeUpKernel(**kernel, family="short", view=view, sizes=(2 ** (10 + k),))
+        MadeUpKernel(**kernel, family="short-launches", view=view, sizes=(2 ** (10 + k),))
         for k, view in enumerate(views or ("structure",))
     )
-    tests = [MadeUpKernel(**kernel, family="short", purpose="test", sizes=(2**12,))]
+    tests = [MadeUpKernel(**kernel, family="short-launches", purpose="test", sizes=(2**12,))]
     measured = made([*both, *(tests if device else [])], **changes)
     if device:
         known = countperf.load_weights(device).device

@@ -30,7 +30,7 @@ from measurement_kernels.catalog import entry, families
 from measurement_kernels.groups import SizeClass
 from rental import publishing
 from tests.models.builders import calibrated, make_weights
-from tests.shipped import shipped_measurements
+from tests.shipped import FITS, shipped_measurements
 
 RULES = f'"counting_rules": {COUNTING_RULES_VERSION}'
 
@@ -166,10 +166,64 @@ def test_evenly_spaced_kernels_reach_over_the_whole_family() -> None:
 @pytest.mark.parametrize("slug", ["pocl-epyc-zen5", "intel-epyc-zen5"])
 def test_shipped_weights_are_those_that_the_shipped_measurements_give(slug: str) -> None:
     shipped = library.load_weights(slug, model="linear")
-    again = fitting.fit(_of_paper(slug, "measurement"), weigh_noise=False).weights
-    assert {w.feature: w.value_s for w in again.weights} == pytest.approx(
+    found = fitting.fit(shipped_measurements(slug), collections=["paper"])
+    assert {w.feature: w.value_s for w in found.weights.weights} == pytest.approx(
         {w.feature: w.value_s for w in shipped.weights}, rel=1e-6, abs=1e-18
     )
+    assert [o.name for o in found.observations] == [
+        m.case for m in _of_paper(slug, "measurement") if m.properties is not None
+    ]
+
+
+PAPER_OBJECTIVE = (
+    "sum of squares of 1 - predicted/measured, all cases alike; weights of any sign, as in the"
+    " paper"
+)
+
+
+def test_the_linear_model_is_fitted_as_the_paper_fits_it() -> None:
+    """The design matrix over measured times, solved for ones without this project's solver."""
+    slug = "pocl-epyc-zen4"
+    measured = shipped_measurements(slug)
+    found = fitting.fit(measured, collections=["paper"])
+    relative = found.estimate.design.relative
+    alpha = np.linalg.lstsq(relative, np.ones(len(relative)), rcond=1e-12)[0]
+    least = float(np.sum((1 - relative @ alpha) ** 2))
+    objective = float(np.sum((1 - relative @ found.estimate.solution.coefficients) ** 2))
+    assert objective == pytest.approx(least, rel=1e-9)
+    assert least == pytest.approx(24.00, abs=0.005)
+    assert min(w.value_s for w in found.weights.weights) < 0
+    quality = found.weights.quality
+    assert quality is not None
+    assert quality.objective == PAPER_OBJECTIVE
+    judged = fitting.evaluate(measured, weights=found.weights, collections=["paper"])
+    assert {case.purpose for case in judged.cases} == {"test"}
+    shipped = Evaluation.read_file(FITS / slug / "linear-evaluation.json").by_purpose()["test"]
+    assert judged.overall().value == pytest.approx(shipped.overall().value, rel=1e-3)
+    assert judged.overall().value == pytest.approx(0.16, abs=0.005)
+    broad = fitting.fit(measured).weights
+    other = fitting.evaluate(measured, weights=broad, collections=["paper"])
+    assert other.overall().value == pytest.approx(0.31, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"collections": ["papers"]}, "no collection 'papers'; pass one of 'paper', "),
+        ({"objective": "least"}, "no objective 'least'; pass one of 'paper', 'noise'"),
+    ],
+)
+def test_what_to_fit_and_how_is_checked_before_files_are_read(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(errors.ParameterError, match=said):
+        fitting.fit("nowhere.jsonl", **options)
+
+
+def test_a_campaign_without_kernels_of_a_collection_says_what_to_measure() -> None:
+    variants = shipped_measurements("pocl-epyc-zen5").select(lambda m: m.purpose == "variant")
+    with pytest.raises(errors.FitError, match="countperf measure --collection paper --store FILE"):
+        fitting.fit(variants, collections=["paper"])
 
 
 def test_a_published_model_is_the_default_and_predicts_from_its_slug(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -96,6 +97,7 @@ def test_count_in_the_view_of_the_compiler(file: Path, run: Run) -> None:
         ("fit FOREIGN", "$.format"),
         ("fit STORE --model cubic", "there is linear, structural"),
         ("fit STORE --model no/such.toml", "cannot be read"),
+        ("fit STORE --collection random", "cases is of random: name other collections"),
     ],
 )
 def test_what_cannot_be_done_is_an_error_in_one_line(
@@ -238,6 +240,24 @@ def test_a_property_without_a_weight_says_what_to_measure(tmp_path: Path, run: R
     assert "countperf measure --profile broad" in error
     incomplete = run(f"predict {vector} --weights {weights} --incomplete").out
     assert "without the cost of flop.div.f64" in incomplete
+
+
+def test_fit_and_evaluate_take_a_collection_out_of_a_campaign(tmp_path: Path, run: Run) -> None:
+    store, weights = tmp_path / "campaign.jsonl", tmp_path / "w.json"
+    of_paper = replace(TEST_KERNEL, name="bodies", family="n-body")
+    measure((*KERNELS, TEST_KERNEL, of_paper)).write_file(store)
+    fitted = run(f"fit {store} --collection paper --output {weights} --json").json
+    everything = run(f"fit {store} --model linear --output {tmp_path / 'all.json'} --json").json
+    assert (everything["cases"], fitted["cases"]) == (17, 14)  # "pairs" is none of the paper's
+    assert fitted["objective"] == everything["objective"]
+    assert fitted["objective"].endswith("all cases alike; weights of any sign, as in the paper")
+    assert json.loads(weights.read_text())["quality"]["objective"] == fitted["objective"]
+    noise = run(f"fit {store} --model linear --objective noise --output {weights} --json").json
+    assert noise["model"] == "linear"
+    options = ("", " --collection paper")
+    judged = [f"evaluate {store} --weights {weights}{more} --json" for more in options]
+    whole, chosen = ({case["kernel"] for case in run(each).json["cases"]} for each in judged)
+    assert (whole, chosen) == ({TEST_KERNEL.name, "bodies"}, {"bodies"})
 
 
 def test_evaluate_also_ranks_variants(tmp_path: Path, run: Run) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import loopy as lp
@@ -11,8 +12,8 @@ import pytest
 from hypothesis import given
 
 from countperf.counting.expansion import Expansion, expand_program
-from countperf.counting.keys import Operation
-from countperf.counting.programs import kernel_programs
+from countperf.counting.keys import MemoryAccess, Operation
+from countperf.counting.programs import Node, kernel_programs
 from countperf.errors import CountingError
 from measurement_kernels import catalog
 from tests.counting import profiled
@@ -244,8 +245,7 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
         except (CountingError, lp.LoopyError):
             compared["refused"] += 1
             return
-        parameters = case.parameters(unit)[0]
-        for program in programs:
+        for program, parameters in product(programs, case.parameters(unit)):
             groups = program.grid.work_groups.evaluate(parameters)
             if groups != 1 or program.launches.evaluate(parameters) != 1:
                 compared["several groups"] += 1
@@ -260,11 +260,23 @@ def test_graphs_of_a_group_hold_what_is_counted() -> None:
             )
             barriers = Fraction(program.barriers.evaluate(parameters), program.grid.group_size)
             assert total.pop(None, 0) == barriers * number
-            expected = {
-                node: program.executions((statement.within, node.cases), 4).evaluate(parameters)
-                for statement in program.statements
-                for node in statement.nodes
-            }
+            expected, items = dict[Node, Any](), defaultdict[Any, Any](int)
+            for statement in program.statements:
+                for node in statement.nodes:
+                    place, guarded = (statement.name, node.key), (statement.within, node.cases)
+                    expected[node] = program.executions(guarded, 4).evaluate(parameters)
+                    executed = program.domains.executions(*guarded, program.grid)
+                    items[place] += executed.evaluate(parameters)
+            for (name, key), every in items.items():
+                left = program.left_accesses.get((name, key), ())
+                remaining = sum(each.executions.evaluate(parameters) for each in left)
+                if isinstance(key, MemoryAccess) and remaining < every:  # others: in registers
+                    (statement,) = (s for s in program.statements if s.name == name)
+                    same = {node for node in statement.nodes if node.key == key}
+                    found = [total.pop(node, 0) for node in same]
+                    assert bool(sum(found)) == bool(remaining)
+                    assert sum(found) <= sum(expected.pop(node) for node in same)
+                    compared["in registers"] += 1
             assert total == {node: count for node, count in expected.items() if count}
             compared["equal"] += 1
 

@@ -16,9 +16,10 @@ import pytest
 import countperf
 from countperf.devices.device import Device, EventClock, RunTime, check_clocks
 from countperf.errors import KernelBuildError, MeasurementError, WrongResultError
-from countperf.measuring import KernelCase, Protocol
+from countperf.measuring import KernelCase, Protocol, summarize
 from countperf.measuring.runner import (
     BROAD,
+    PROTOCOLS,
     QUICK,
     KernelRunner,
     Repeats,
@@ -101,6 +102,7 @@ def _timed(protocol: Protocol, durations: list[float]) -> Round:
     [
         # the first is longer than the time to warm up
         (BROAD.with_values(runs=30, max_seconds=None), range(1, 41), range(2, 32)),
+        (PROTOCOLS["paper"], range(1, 41), range(1, 31)),  # 30 runs, however long
         (BROAD.with_values(warm_up_s=0.02, runs=6), [0.0026] * 8 + [0.001] * 6, [0.001] * 6),
         (BROAD.with_values(warm_up_s=0.0, max_seconds=None), range(1, 31), range(1, 9)),
     ],
@@ -111,6 +113,15 @@ def test_runs_that_warm_up_are_not_kept_and_all_others_are(
     done = _timed(protocol, list(durations))
     assert done.samples_s == tuple(kept)
     assert not done.cut_short
+
+
+def test_the_papers_time_is_the_smallest_of_26_runs() -> None:
+    times = (*(1e-3, 1e-3, 1e-3, 1e-3), *(k * 1e-3 for k in range(30, 4, -1)))
+    paper = PROTOCOLS["paper"]
+    state = Repeats(case=make_case(), protocol=paper, rounds=[_timed(paper, list(times))])
+    assert state.is_finished()
+    assert len(state.runs_that_count) == 26
+    assert summarize(state.samples_s, paper.drops).time_s == 5e-3
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pandas as pd
+
 from countperf.devices.parameters import (
     DeviceParameters,
     InstructionClass,
     InstructionKind,
     declare_device,
+    load_device,
 )
+from countperf.measuring import MeasurementSet, TimedSize, Timing
+from countperf.measuring.tables import identity_elsewhere
 from countperf.mechanistic.profile import InstructionGraph, KernelProfile, LaunchConfiguration
+from tests.kernels import made
 
 EXAMPLE_GRAPH = InstructionGraph("CCMCCM", [(0, 1), (1, 2), (2, 3), (2, 4), (3, 5), (4, 5)])
 """Four computations and two memory instructions; one sub-group alone takes 25 cycles."""
@@ -99,3 +105,24 @@ def full_profile(**changes: Any) -> KernelProfile:
         "transactions": 1e6,
     }
     return example_profile(**{**values, **changes})
+
+
+STREAM = made("{ [i] : 0 <= i < n }", "z[i] = 2*x[i]", "x,z f32 n; n i32", split="i:256")
+"""A kernel that reads and writes an array."""
+
+
+def time_as(slug: str, times_s: dict[int, float]) -> Timing:
+    """Return a timing of the streaming kernel: times at sizes, as if taken on a device."""
+    known = load_device(slug)
+    measured = MeasurementSet.from_table(
+        pd.DataFrame({"kernel": "mine", "n": [*times_s], "seconds": [*times_s.values()]}),
+        {"mine": STREAM},
+        device=identity_elsewhere(slug, known.name, known.num_compute_units or 1),
+    )
+    return Timing(
+        kernel="mine",
+        device=measured.device,
+        protocol=measured.header.protocol,
+        environment=measured.header.environment,
+        sizes=tuple(TimedSize(measurement=one) for one in measured),
+    )

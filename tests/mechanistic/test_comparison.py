@@ -12,16 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from countperf.api.evaluation import compare, list_measured_devices, read_measurements
+from countperf.api.evaluation import compare, list_measured_devices
+from countperf.api.prediction import predict
 from countperf.cli import main
 from countperf.devices.parameters import DeviceParameters, load_device
-from countperf.errors import CountingError, FitError, ParameterError
+from countperf.errors import CountingError, DeviceError, DocumentError, FitError, ParameterError
 from countperf.measuring import Measurement, MeasurementSet, TimedSize, Timing
 from countperf.mechanistic import profile as base
-from countperf.mechanistic.comparison import Comparison, ModelResult, compare_models, time_of
+from countperf.mechanistic.comparison import (
+    LEVELS,
+    Comparison,
+    ModelResult,
+    compare_models,
+    time_of,
+)
 from countperf.mechanistic.roofline import ByteRooflineModel
+from countperf.models.library import load_weights
 from countperf.models.metrics import EvaluatedCase
 from measurement_kernels.catalog import entry
+from tests.mechanistic.builders import STREAM, time_as
 from tests.printing import object_of, text_of
 from tests.shipped import shipped_measurements
 
@@ -171,71 +180,80 @@ def test_profiles_of_measured_kernels_are_made_from_the_catalogue(
     assert {m["level"] for m in document["geometric_mean"]} == {"published", "scaled"}
 
 
-def _timing(file: Path, slug: str | None = None) -> Timing:
-    """Return a test kernel's time as that of a kernel of the user's, on the file's device."""
-    measured = read_measurements(file)
-    case = next(m for m in measured if m.purpose == "test")
-    one = case.model_copy(update={"kernel": "mine", "case": "mine", "properties": None})
-    identity = (
-        measured.device if slug is None else measured.device.model_copy(update={"slug": slug})
+FACTORS = {2**24: 1.1, 2**25: 0.9, 2**26: 1.05}
+TIMES_S = {n: 8 * n / 3.352e12 for n in FACTORS}  # of two arrays at the H100's 3.352 TB/s
+TAKEN_S = {n: factor * TIMES_S[n] for n, factor in FACTORS.items()}
+
+
+def test_a_kernel_of_the_users_is_judged_by_its_own_times(tmp_path: Path) -> None:
+    path = tmp_path / "timing.json"
+    time_as("nvidia-h100", TAKEN_S).write_file(path)
+    models = ["wfg-original", "roofline-bytes", "pipeline-gto"]
+    options = {"registers_per_work_item": 16}
+    compared = compare(kernel=STREAM, timing=path, models=models, profile_options=options)
+    published, scaled = (result(compared, "roofline-bytes", level) for level in LEVELS)
+    assert [case.predicted_s for case in published.cases] == pytest.approx([*TIMES_S.values()])
+    errors = [abs(1 / factor - 1) for factor in FACTORS.values()]
+    assert published.overall_error() == pytest.approx(math.prod(errors) ** (1 / 3))
+    # a size is scaled by the median factor of the others, of two their geometric mean
+    others = [math.sqrt(math.prod(FACTORS.values()) / f) for f in FACTORS.values()]
+    at_others = [t * other for t, other in zip(TIMES_S.values(), others, strict=True)]
+    assert [case.predicted_s for case in scaled.cases] == pytest.approx(at_others)
+    assert scaled.factor == pytest.approx(1.05)
+    assert text_of(compared).splitlines()[0] == (
+        "trust roofline-bytes as published, off by 7.8 % over 3 of 3 sizes of mine on nvidia-h100"
     )
-    return Timing(
+    assert [m.overall_error() for m in compared.models] == sorted(
+        error for m in compared.models if (error := m.overall_error()) is not None
+    )
+
+
+def test_models_with_weights_are_judged_by_a_kernels_times_too() -> None:
+    measured = some_measurements()
+    case = next(m for m in measured if m.purpose == "test")
+    timing = Timing(
         kernel="mine",
-        device=identity,
+        device=measured.device,
         protocol=measured.header.protocol,
         environment=measured.header.environment,
-        sizes=(TimedSize(measurement=one),),
+        sizes=(TimedSize(measurement=case.model_copy(update={"kernel": "mine"})),),
     )
+    compared = compare(kernel=entry(case.kernel).build(), timing=timing, models=["linear"])
+    (linear,) = compared.models
+    weights = load_weights(measured.device.slug, model="linear")
+    predicted = predict(entry(case.kernel).build(), case.parameters, weights=weights)
+    assert linear.cases[0].predicted_s == pytest.approx(float(predicted.time_s))
+    assert text_of(compared).splitlines()[1].startswith("one size does not tell constants")
 
 
-def test_a_kernel_of_the_users_is_compared_on_its_own_times(file: Path, tmp_path: Path) -> None:
-    case = next(m for m in read_measurements(file) if m.purpose == "test")
-    path = tmp_path / "timing.json"
-    _timing(file).write_file(path)
-    compared = compare(
-        file,
-        kernel=entry(case.kernel).build(),
-        timing=path,
-        models=["roofline", "tmm"],
-        levels=["published", "scaled"],
-    )
-    assert compared.test_cases == 1
-    (evaluated,) = result(compared, "roofline", "published").cases
-    assert evaluated.kernel == "own kernel: mine"
-    assert evaluated.measured_s == case.time_s
-    plain = compare(file, models=["roofline"], levels=["published"])
-    same = next(
-        one
-        for one in result(plain, "roofline", "published").cases
-        if (one.kernel, one.parameters) == (case.kernel, case.parameters)
-    )
-    assert evaluated.predicted_s == pytest.approx(same.predicted_s)
-
-
-def test_an_own_kernel_that_no_model_predicts_is_refused_before_others_are_profiled(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # no kernel of the catalogue
-    monkeypatch.setattr("countperf.api.evaluation.entry", None)
-    device = load_device("pocl-epyc-zen3")  # its document has no latency
-    kernel = entry(next(m for m in read_measurements(file) if m.purpose == "test").kernel).build()
-    with pytest.raises(FitError, match=r"latency_steps, which tmm needs.*countperf characterize"):
-        compare(file, device=device, kernel=kernel, timing=_timing(file), models=["tmm"])
+def _refuse_work(*_: object) -> None:
+    raise AssertionError("nothing is counted before the inputs are checked")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error", "said"),
     [
-        ({"kernel": "my.py:kernel"}, "countperf time KERNEL"),
-        ({"kernel": "my.py:kernel", "timing": "other-device"}, "the times are of other-device"),
-        ({"models": ["rooflin"]}, "no model is called 'rooflin'; there are roofline"),
+        ({"kernel": "my.py:kernel"}, ParameterError, "countperf time KERNEL"),
+        ({"measurements": "x", "kernel": STREAM, "timing": "x"}, ParameterError, "suffice alone"),
+        ({"kernel": STREAM, "timing": "no.json"}, DocumentError, "no.json: cannot be read"),
+        ({"kernel": STREAM, "device": "nvidia-voodoo"}, DeviceError, "no description of a device"),
+        ({"kernel": STREAM, "slug": "voodoo"}, DeviceError, "no fit and no description of it"),
+        ({"measurements": "x", "models": ["rooflin"]}, ParameterError, "no model is called 'roofl"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(file: Path, arguments: Any, said: str) -> None:
-    if slug := arguments.get("timing"):
-        arguments = {**arguments, "timing": _timing(file, slug)}
-    with pytest.raises(ParameterError, match=said):
-        compare(file, **arguments)
+def test_inputs_of_a_comparison_are_checked_before_the_work(
+    arguments: Any, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countperf.api.evaluation.profiler_of", _refuse_work)
+    monkeypatch.setattr("countperf.api.evaluation.predict_all", _refuse_work)
+    timing = time_as("nvidia-h100", TAKEN_S)
+    if slug := arguments.pop("slug", None):
+        identity = timing.device.model_copy(update={"slug": slug})
+        timing = timing.model_copy(update={"device": identity})
+    if arguments.get("kernel") is STREAM:
+        arguments = {"timing": timing, **arguments}
+    with pytest.raises(error, match=said):
+        compare(**arguments)
 
 
 def test_stores_that_come_along_go_by_their_slug() -> None:

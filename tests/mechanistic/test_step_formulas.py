@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from countperf.api.mechanistic_models import profiler_of
+from countperf.devices.parameters import load_device
 from countperf.errors import DeviceParameterError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.step_formulas import growth, step_formulas
 from countperf.mechanistic.tmm import step_bound
@@ -15,7 +16,7 @@ from tests.kernels import made
 GTX = "nvidia-gtx-480"
 
 
-def formulas(kernel: Any, device: str = GTX, label: str = "", **held: int) -> Any:
+def formulas(kernel: Any, device: Any = GTX, label: str = "", **held: int) -> Any:
     profiler = profiler_of(kernel, device, held, {"registers_per_work_item": 20})
     return step_formulas(profiler, held, label=label)
 
@@ -94,5 +95,7 @@ def test_what_has_no_formula_is_refused() -> None:
         formulas(least, m=2**30)
     found = formulas(least, m=65)
     assert (str(found.programs[0].work), found.first) == ("65*n", 96)
+    known = load_device("nvidia-k620")  # L: lines of 32 words times 440 cycles
+    assert formulas("published-apsp/16x16", known).described.latency_steps == 32 * 440
     with pytest.raises(DeviceParameterError, match="no value for latency_steps"):
-        formulas("published-apsp/16x16", "nvidia-k620").bound(64)
+        formulas("published-apsp/16x16", known.with_values(classes={})).bound(64)

@@ -27,6 +27,7 @@ from countperf.mechanistic.profile import (
 from countperf.mechanistic.roofline import ByteRooflineModel
 from countperf.mechanistic.traffic import Traffic
 from tests.counting.structure_kernels import tiled_matmul
+from tests.kernels import made
 from tests.oracles.gpu_caches import Steps, simulate
 from tests.printing import object_of
 
@@ -266,18 +267,21 @@ def test_roofline_takes_the_time_of_distinct_bytes(
 def test_answers_say_what_was_assumed() -> None:
     profiler = profile_kernel(_stencil(), load_device("nvidia-h100"), registers_per_work_item=32)
     answers = answers_of(profiler, {"n": 8192}, ["roofline"])
-    said = "memory bytes: 537 MB compulsory, 3.19 GB asked for, L2 52.4 MB, 537 MB from memory"
-    assert said in str(answers)
+    said = (
+        "memory bytes: 537 MB compulsory, 3.19 GB asked for, L1 262 kB, L2 52.4 MB,"
+        " 537 MB from memory, groups resident on a compute unit: 16"
+    )
+    assert said in " ".join(str(answers).split())
     traffic = object_of(answers)["traffic"]["kernel"]
     assert traffic["text"] == said
     assert traffic["ratio"] == pytest.approx(traffic["memory"] / traffic["asked"])
-    assert traffic["l2_bytes"] == 52428800
+    assert (traffic["l2_bytes"], traffic["resident"], traffic["assumptions"]) == (52428800, 16, [])
 
 
 @pytest.mark.parametrize(
     ("slug", "said"),
     [
-        ("nvidia-8800-gtx", "L2 none"),
+        ("nvidia-8800-gtx", "L1 none, L2 none"),
         ("amd-r9-380", "nothing is taken to be cached: the device states no l2_bytes"),
     ],
 )
@@ -287,6 +291,50 @@ def test_nothing_is_cached_without_caches(slug: str, said: str) -> None:
     assert profile.traffic is not None
     assert profile.traffic.memory == profile.traffic.asked == profile.total_bytes
     assert said in profile.traffic.text
+
+
+_GATHER = made("i<n", "b[i] = a[at[i]]", "a f32 n; b f32 n; at i32 n; n i32", split="i:64")
+
+
+@pytest.mark.parametrize(
+    ("unit", "changes", "options", "resident", "said"),
+    [
+        # 2048 work items of a unit in groups of 128
+        (_stencil(), {}, {}, 16, "as many as fit, as if registers limited none"),
+        (_stencil(), {}, {"registers_per_work_item": 128}, 4, ""),  # 65536 / (128 * 128)
+        (_stencil(), {}, {"active_groups": 3}, 3, ""),
+        (
+            *(_stencil(), {"max_groups_per_compute_unit": None}, {}, 1),
+            "one group is taken to be resident: device 'nvidia-h100': no value for"
+            " max_groups_per_compute_unit, which occupancy needs",
+        ),
+        (
+            *(_stencil(), {"num_compute_units": None}, {}, None),
+            "nothing is taken to be cached: the device states no num_compute_units",
+        ),
+        # two tiles of 16 by 16 of each of 8 groups
+        (_product(), {}, {"active_groups": 8}, 8, "local memory takes 16.4 kB of L1"),
+        (
+            *(_GATHER, {}, {"active_groups": 1, "statistics": {"a": "indirect"}}, 1),
+            "no two accesses touch the same bytes of a",
+        ),
+    ],
+)
+def test_traffic_says_what_it_assumes(
+    unit: Any,
+    changes: dict[str, None],
+    options: dict[str, Any],
+    resident: int | None,
+    said: str,
+) -> None:
+    device = load_device("nvidia-h100").with_values(**changes)
+    (profiled, _), *_ = profile_kernel(unit, device, **options).launches_at({"n": 8192})
+    traffic = profiled.profile.traffic
+    assert traffic is not None
+    assert traffic.resident == resident
+    assert " ".join(traffic.assumptions).startswith(said)
+    assert bool(traffic.assumptions) == bool(said)
+    assert traffic.text.endswith("; ".join(["", *traffic.assumptions])[0 if said else 2 :])
 
 
 def test_machine_code_that_asks_for_less_has_less_traffic() -> None:

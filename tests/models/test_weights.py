@@ -172,9 +172,25 @@ def test_the_linear_model_gives_no_interval_and_says_why() -> None:
     made: Any = weights.predict({"launches": 1, ADD: 1000})
     assert made.interval_s is None
     (said,) = [v.message for v in made.caveats if v.name == "interval"]
-    assert "a factor of 1000 or more off" in said
+    assert "it would reach a factor of 10 or more" in said
+    assert "times below zero" in said
     near: Any = made.anchor(({}, made.time_s))
     assert 1.0 < near.interval_s[1] / near.time_s < 2.0
+
+
+def test_an_interval_that_grows_beyond_a_factor_of_ten_is_left_out_with_the_reason() -> None:
+    """A factor of 6.5 far outside of what was measured, 1.5 times as wide: 16."""
+    known = calibrated(0.5, 0.1)
+    assert known.calibration is not None
+    wide = known.calibration.model_copy(update={"log_errors_95": float(np.log(6.5))})
+    quality = known.model_copy(update={"calibration": wide})
+    weights = make_weights({ADD: 1e-9, "launches": 1e-6}, quality=quality)
+    largest = weights.by_feature[ADD].largest
+    inside, outside = (weights.predict({"launches": 1, ADD: k * int(largest)}) for k in (1, 4))
+    assert inside.interval_s is not None
+    assert outside.interval_s is None
+    assert "interval" not in {v.name for v in inside.caveats}
+    assert {"interval", "extrapolation"} <= {v.name for v in outside.caveats}
 
 
 def test_intervals_are_of_the_calibrated_quantile_at_the_level_asked_for() -> None:

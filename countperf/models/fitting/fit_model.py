@@ -18,10 +18,11 @@ from countperf.errors import FitError, FitNotConvergedError
 from countperf.measuring import Header, Measurement, MeasurementSet
 from countperf.models import function as functions
 from countperf.models.correction import Correction
-from countperf.models.definition import ModelDefinition
+from countperf.models.definition import ModelDefinition, Objective
 from countperf.models.explanation import weights_table
 from countperf.models.fitting import design, leaving_out
 from countperf.models.fitting.design import Estimate, Observation
+from countperf.models.fitting.solve import Recipe
 from countperf.models.metrics import check_counting_rules, mean_error
 from countperf.models.predictions import Verdict, verdict_lines
 from countperf.models.shipped import LINEAR
@@ -71,6 +72,7 @@ class FitResult(Result):
                 f"{short_name(self.weights.model)} model on {self.weights.device.slug},"
                 f" {len(self.observations)} cases,"
                 f" rank {self.estimate.rank} of {len(self.weights.unknowns)}",
+                f"minimized: {quality.objective}",
                 *expression,
             ],
             rows=[
@@ -90,6 +92,7 @@ class FitResult(Result):
             facts={
                 **{"device": self.weights.device.slug, "model": self.weights.model},
                 **{"cases": len(self.observations), "rank": self.estimate.rank},
+                "objective": quality.objective,
                 **{"verdicts": self.verdicts, "weights": self.weights.to_object()},
             },
         )
@@ -101,15 +104,17 @@ def fit(
     *,
     model: ModelDefinition = LINEAR,
     nonnegative: bool = False,
-    weigh_noise: bool = True,
+    objective: Objective | None = None,
     correct: bool = True,
 ) -> FitResult:
     r"""Fit the weights of a model to measurements of one device.
 
     Where weights are not determined, those of smallest norm in scaled columns are taken.
     Predictions are corrected by kernels alike where the model has an execution policy and families
-    that are left out gain by it. Residuals are multiplied by :math:`e / \sqrt{e^2 + n_j^2}`, with
-    the noise :math:`n_j` of a case and the model's own typical error :math:`e`.
+    that are left out gain by it. For the objective `noise` residuals are multiplied by
+    :math:`e / \sqrt{e^2 + n_j^2}`, with the noise :math:`n_j` of a case and the model's own typical
+    error :math:`e`. That of the paper, the default of the linear model, is the sum of squares of
+    relative errors, all cases alike (Stevens & Klöckner (2016), section 4.3).
     """
     kept = [m for m in measurements if m.purpose == "measurement"]
     view, caches = design.common_view(kept), design.common_caches(kept)
@@ -118,9 +123,12 @@ def fit(
         raise FitError("there is no measurement to fit; measure the measurement kernels first")
     observations = select_readable(counted, model, view)
     definition = _nonnegative(model) if nonnegative else model
+    objective = objective or ("paper" if model.name == LINEAR.name else "noise")
+    if objective == "paper":
+        definition = definition.model_copy(update={"residual": "relative", "loss": "linear"})
     recipe = design.recipe_of(definition)
     whole = design.build_design(observations, definition)
-    if weigh_noise:
+    if objective == "noise":
         recipe = design.weigh_by_noise(whole, recipe)
     fitted = design.estimate_design(whole, recipe)
     if not fitted.solution.converged:
@@ -131,6 +139,7 @@ def fit(
     if correction is not None:
         held_out = leaving_out.take_corrections(held_out)
     quality = fit_quality(fitted, held_out, recipe.model_error)
+    quality = quality.model_copy(update={"objective": describe_objective(definition, recipe)})
     is_emitted = definition.policy is None and not definition.named_shape
     view = "source" if view == "structure" and is_emitted else view
     made = observations, fitted, quality, measurements.header
@@ -177,6 +186,17 @@ def select_readable(
                 " those of kernels of the catalogue"
             )
     return tuple(cases)
+
+
+def describe_objective(model: ModelDefinition, recipe: Recipe) -> str:
+    """Say what a fit makes small, and what weights it lets be."""
+    is_free = all(term.lower is None for term in model.terms.values())
+    summed = "squares" if recipe.loss == "linear" else f"soft-L1 losses ({recipe.loss_scale:g})"
+    error = "1 - predicted/measured" if recipe.residual == "relative" else "log(predicted/measured)"
+    alike = "all cases alike" if recipe.model_error is None else "noisy cases for less"
+    signs = "of any sign" if is_free else "with lower bounds"
+    whose = ", as in the paper" if is_free and recipe == Recipe() else ""
+    return f"sum of {summed} of {error}, {alike}; weights {signs}{whose}"
 
 
 def _nonnegative(model: ModelDefinition) -> ModelDefinition:
@@ -387,10 +407,12 @@ def _error_verdict(
     message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their family"
     if left := len(held_out) - len(left_out):
         message += f" ({left} are not determined by other families)"
-    message += (
-        f"; intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {coverage.cases} cases of"
-        f" {coverage.families} families, each left out of what they are made from"
-    )
+    of = f"{coverage.cases} cases of {coverage.families} families, each left out of what they are"
+    if np.log(coverage.median_factor_90) >= functions.WIDEST_REACH:
+        message += f"; intervals of 90 % would reach a factor of {coverage.median_factor_90:.0f}"
+        message += f" either way ({of} made from), so none are given"
+    else:
+        message += f"; intervals of 90 % hold for {100 * coverage.share_90:.0f} % of {of} made from"
     slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
     is_good = own.value <= ERROR_LIMIT and mean.value <= HELD_OUT_LIMIT
     passed = is_good and coverage.share_90 >= 0.9 - slack

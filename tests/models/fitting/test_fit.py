@@ -17,6 +17,7 @@ from countperf.measuring import Measurement, MeasurementSet
 from countperf.measuring.cases import summarize
 from countperf.models.definition import FeatureSpec
 from countperf.models.fitting.fit_model import FitResult, fit
+from countperf.models.shipped import LINEAR
 from countperf.models.weights import WeightSet
 from tests.models.builders import sum_model
 from tests.models.fitting.builders import KERNELS, TEST_KERNEL, TRUE_WEIGHTS, MadeUpKernel, measure
@@ -201,23 +202,39 @@ def _with_a_noisy_case(*, slower: float) -> MeasurementSet:
 
 
 def test_a_case_that_does_not_repeat_counts_for_less() -> None:
-    clean = fit(measure(THRICE, noise=np.random.default_rng(3)), weigh_noise=False)
+    clean = fit(measure(THRICE, noise=np.random.default_rng(3)))
     noisy = _with_a_noisy_case(slower=1.5)
 
     def distance(result: FitResult) -> float:
         return float(np.abs(np.log(result.estimate.predicted_s / clean.estimate.predicted_s)).max())
 
-    plain, weighted = fit(noisy, weigh_noise=False), fit(noisy)
+    plain, weighted = fit(noisy), fit(noisy, objective="noise")
     assert [m.settling for m in noisy].count("unsettled") == 1
     assert distance(weighted) < 0.5 * distance(plain)
     errors = [r.weights.quality and r.weights.quality.model_error for r in (plain, weighted)]
     assert errors[0] is None
     assert 0.01 <= (errors[1] or 0.0) < 0.06
+    said = [str(r).splitlines()[2] for r in (plain, weighted)]
+    assert "all cases alike; weights of any sign, as in the paper" in said[0]
+    assert "noisy cases for less; weights of any sign" in said[1]
+    assert "paper" not in said[1]
 
 
 def test_without_noise_weighing_changes_nothing() -> None:
     measurements = measure(noise=np.random.default_rng(3))
-    assert fit(measurements).weights == fit(measurements, weigh_noise=False).weights
+    assert fit(measurements).weights == fit(measurements, objective="noise").weights
+
+
+def test_any_model_can_be_fitted_by_the_papers_objective() -> None:
+    measurements = _with_a_noisy_case(slower=1.5)
+    logs = LINEAR.model_copy(update={"name": "logs", "residual": "log", "loss": "soft_l1"})
+    own, paper = fit(measurements, model=logs), fit(measurements, model=logs, objective="paper")
+    assert "soft-L1 losses (0.1) of log(predicted/measured), noisy" in str(own)
+    assert paper.weights.definition.residual == "relative"
+    assert paper.weights.by_feature == fit(measurements).weights.by_feature
+    bounded = fit(measurements, nonnegative=True).weights.quality
+    assert bounded is not None
+    assert bounded.objective.endswith("weights with lower bounds")
 
 
 def test_what_cannot_be_told_apart_is_named_and_shared_and_has_no_standard_error() -> None:
