@@ -49,6 +49,8 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "measures for minutes on a device": (
         "End those programs and calibrate again, which goes on from there",
         "give more",
+        "make a description, …",
+        "make one, …",
         "measure a device and fit it first",
         "measure and fit a device first",
         "measure and fit anew on this device",
@@ -58,6 +60,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "read it first",
         "read it there",
         "time again when the machine is quiet",
+        "wait and calibrate again",
     ),
     "is followed in tests/models/test_weights.py": ("fit to either part",),
     "is followed in tests/devices/compile/test_gpu_counts.py": (
