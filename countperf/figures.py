@@ -282,7 +282,7 @@ def list_roofs(device: DeviceParameters | None, slug: str = "") -> tuple[dict[st
         return roofs, ""
     said = f"no roof of {', '.join(lacks)}: {slug} states no {', '.join(names[of] for of in lacks)}"
     if not {"memory", "arithmetic"}.isdisjoint(lacks):
-        said += f"; make a description, {advise_characterization(slug)}"
+        said += f"; {advise_characterization(slug)}"
     return roofs, said
 
 

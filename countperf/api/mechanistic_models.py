@@ -356,7 +356,7 @@ def find_described_device(
         raise DeviceError(message)
     parameters = look_up_device(slug, weights or slug)
     if parameters is None:
-        message = f"there is no description of {slug}; make one, {advise_characterization(slug)}"
+        message = f"there is no description of {slug}; {advise_characterization(slug)}"
         raise DeviceError(message, device=slug)
     return parameters
 

@@ -190,10 +190,10 @@ UNITS: Mapping[str, str] = {
 
 def advise_characterization(slug: str) -> str:
     """Say how a device of this machine gets a description."""
+    measured = f"runs/{slug}-parameters.json"
     return (
-        f"on the machine that has it: countperf characterize --store runs/{slug}.json --output"
-        f" runs/{slug}-parameters.json; then pass that document,"
-        f" {option('document', f'runs/{slug}-parameters.json')}"
+        f"it is measured on its machine by: countperf characterize --store runs/{slug}.json"
+        f" --output {measured}; then pass that document, {option('document', measured)}"
     )
 
 
