@@ -14,7 +14,11 @@ from countperf import errors
 from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel, table_kernels
-from countperf.api.mechanistic_models import find_described_device, predict_all, profiler_of
+from countperf.api.mechanistic_models import (
+    find_described_device,
+    prepare_answers,
+    profiler_of,
+)
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
@@ -417,15 +421,12 @@ def _compare_own(
     fitted = [name for name in models or (fit.models if fit else ()) if name not in mechanistic]
     times: dict[str, list[float | str]] = {}
     given = {"max_instructions": COMPARED_INSTRUCTIONS, **options}
-    shared = None
-    if device is not None and mechanistic and not asked.depends_on_sizes:
-        shared = profiler_of(asked, device, asked.sizes, given)
+    answers_at = None
+    if device is not None and mechanistic:
+        answers_at = prepare_answers(asked, device, mechanistic, given)
     for one in step_through(timed, "predicting"):
         at = asked.at(dict(one.parameters))
-        said: dict[str, Any] = {}
-        if device is not None and mechanistic:
-            of_sizes: Any = {"models": mechanistic, "profile_options": given}
-            said |= predict_all(shared or at, device, at.sizes, **of_sizes)
+        said: dict[str, Any] = {} if answers_at is None else dict(answers_at(at.sizes))
         for name in fitted:
             try:
                 weights = choose_weights(model=name, device=timings.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from math import gcd
@@ -80,6 +80,18 @@ def predict_all(
     values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
     return answering.answers_of(profiler, values, models)
+
+
+def prepare_answers(
+    kernel: Kernel,
+    device: DeviceParameters | str | Path,
+    models: answering.ModelChoice,
+    options: Mapping[str, Any],
+) -> Callable[[Mapping[str, int]], answering.ModelAnswers]:
+    """Return what answers at sizes; of one profile unless code depends on them."""
+    shared = None if kernel.depends_on_sizes else profiler_of(kernel, device, kernel.sizes, options)
+    asked: Any = {"models": models, "profile_options": options}
+    return lambda at: predict_all(shared or kernel.at(at), device, at, **asked)
 
 
 @checks_keywords
@@ -257,10 +269,7 @@ def find_crossover(
     asked = [Kernel.of(one, points[0], given.get("statistics")) for one in (first, second)]
     names = [one.name or one.unit.default_entrypoint.name for one in asked]
     names[1] += " (second)" if names[0] == names[1] else ""
-    shared = [
-        None if one.depends_on_sizes else profiler_of(one, device, points[0], given)
-        for one in asked
-    ]
+    both_at = [prepare_answers(one, device, models, given) for one in asked]
 
     @cache
     def answers_at(value: int) -> list[answering.ModelAnswers]:
@@ -270,11 +279,7 @@ def find_crossover(
         share = (value - low[size]) / (high[size] - low[size] or 1)
         between = {n: low[n] + share * (high[n] - low[n]) for n in several}
         at = {**high, **{n: round(v / steps[n]) * steps[n] for n, v in between.items()}}
-        options: Any = {"models": models, "profile_options": given}
-        return [
-            predict_all(profiler or one.at(at), device, at, **options)
-            for profiler, one in zip(shared, asked, strict=True)
-        ]
+        return [answers_of(at) for answers_of in both_at]
 
     def find_ratio(model: str, value: int) -> float:
         times: list[float] = []

@@ -253,7 +253,7 @@ def test_inputs_of_a_comparison_are_checked_before_the_work(
     arguments: Any, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("countperf.api.evaluation.profiler_of", _refuse_work)
-    monkeypatch.setattr("countperf.api.evaluation.predict_all", _refuse_work)
+    monkeypatch.setattr("countperf.api.evaluation.prepare_answers", _refuse_work)
     timing = time_as("nvidia-h100", TAKEN_S)
     if slug := arguments.pop("slug", None):
         identity = timing.device.model_copy(update={"slug": slug})
