@@ -49,8 +49,6 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
     "measures for minutes on a device": (
         "End those programs and calibrate again, which goes on from there",
         "give more",
-        "make a description, …",
-        "make one, …",
         "measure a device and fit it first",
         "measure and fit a device first",
         "measure and fit anew on this device",

@@ -244,7 +244,7 @@ def _refuse_work(*_: object) -> None:
         (
             {"kernel": STREAM, "slug": "voodoo"},
             DeviceError,
-            "there is no description of voodoo; make one",
+            "there is no description of voodoo; it is measured",
         ),
         ({"measurements": "x", "models": ["rooflin"]}, ParameterError, "no model is called 'roofl"),
     ],
