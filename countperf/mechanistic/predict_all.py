@@ -113,6 +113,11 @@ _VERDICTS = {
     **{"compute": "computations bound it", "barrier": "barriers bound it"},
     **{"launch": "the launch bounds it", "transfer": "transfers bound it"},
 }
+_SUBSYSTEMS = {
+    **{"local": "local memory takes", "alu": "arithmetic takes", "barrier": "barriers take"},
+    **{"issue": "issue of instructions takes", "dp": "64-bit arithmetic takes"},
+    **{"int": "integer arithmetic takes", "sfu": "special functions take"},
+}
 _LEAST_PART = 0.01  # of the longest: parts that take less by themselves are not named
 _MOST_PARTS = 3
 _SLIGHT = 0.05  # of a number: less is no difference to name
@@ -208,7 +213,8 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
     def explain_bound(self) -> str:
         """Say what memory and the busiest subsystems take by themselves, the longest first."""
         of, write = self.described, text.format_quantity
-        parts = {name: (busy_s, f"{name} takes") for name, busy_s in self.busy_s.items()}
+        named = {name: _SUBSYSTEMS.get(name, f"{name} takes") for name in self.busy_s}
+        parts = {name: (busy_s, named[name]) for name, busy_s in self.busy_s.items()}
         if of.bandwidth_byte_per_s and self.total_bytes:
             share = of.achievable_bandwidth_share or 1.0
             alone_s = self.total_bytes / (share * of.bandwidth_byte_per_s)

@@ -267,7 +267,7 @@ def test_frame_text_and_html_show_the_same_models_and_what_they_lack() -> None:
     text = text_of(answers)
     assert repr(answers) == text
     assert text.splitlines()[0] == "matmul_tiled on nvidia-k620, n = 64, m = 64, l = 64"
-    assert text.splitlines()[1].startswith("computations bound it, by roofline: local takes")
+    assert text.splitlines()[1].startswith("computations bound it, by roofline: local memory takes")
     assert text.splitlines()[4].split()[0] == "roofline"
     assert "registers_per_work_item=N" in " ".join(text.split())
     html = answers._repr_html_()  # pyright: ignore[reportPrivateUsage] - what a notebook calls
