@@ -243,6 +243,7 @@ def roofline_figure(explanation: Explanation, device: DeviceParameters | None = 
     point = _RoofPoint(label, "kernel", whole, explanation.flops, {"L1": explanation.global_bytes})
     _draw_roofs(figure.subplots(), [point], device, prediction.device)
     figure.supxlabel("operational intensity of what the kernel asks for, flop/byte", fontsize=10)
+    figure.supylabel("arithmetic rate, Gflop/s", fontsize=10)
     figure.suptitle(prediction_title(prediction), fontsize=10)
     return figure
 
@@ -281,7 +282,7 @@ def list_roofs(device: DeviceParameters | None, slug: str = "") -> tuple[dict[st
         return roofs, ""
     said = f"no roof of {', '.join(lacks)}: {slug} states no {', '.join(names[of] for of in lacks)}"
     if not {"memory", "arithmetic"}.isdisjoint(lacks):
-        said += f"; make a description, {advise_characterization(slug)}"
+        said += f"; {advise_characterization(slug)}"
     return roofs, said
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from countperf.api.searching import load_space
 from countperf.models.library import load_weights
 from countperf.tuning.posterior import Chooser
-from countperf.tuning.ranker import PredictionTask, predict_points
+from countperf.tuning.ranker import PredictionTask, predict_point
 
 SHARE = 0.05
 SEARCHES = 3
@@ -42,7 +42,7 @@ def replay(file: Path) -> dict[str, float]:
         sizes=head["sizes"],
         incomplete_ok=True,
     )
-    points = [point for choice in choices for point in predict_points(task, [choice])]
+    points = [predict_point(task, choice) for choice in choices]
     predicted_s = np.array([getattr(point, "time_s", np.nan) for point in points])
 
     def share(order: Iterable[int]) -> float:

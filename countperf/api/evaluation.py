@@ -14,7 +14,11 @@ from countperf import errors
 from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel, table_kernels
-from countperf.api.mechanistic_models import predict_all, profiler_of
+from countperf.api.mechanistic_models import (
+    find_described_device,
+    prepare_answers,
+    profiler_of,
+)
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
@@ -31,8 +35,8 @@ from countperf.measuring.tables import identity_elsewhere, read_times
 from countperf.mechanistic import comparison
 from countperf.mechanistic.compiled_profile import capability_of
 from countperf.mechanistic.from_kernel import KernelProfiler
-from countperf.mechanistic.predict_all import ALL, model_names
-from countperf.mechanistic.profile import MechanisticPrediction, ProfiledKernel
+from countperf.mechanistic.predict_all import model_names
+from countperf.mechanistic.profile import ProfiledKernel
 from countperf.models import metrics
 from countperf.models.definition import CODE, OVERLAPPED, ModelDefinition, Objective
 from countperf.models.fitting import fit_model
@@ -337,25 +341,9 @@ def compare(
 ) -> comparison.Comparison:
     """Predict measured kernels by all models: as published, and scaled by a factor.
 
-    Parameters
-    ----------
-    measurements : MeasurementSet, Path or str, optional
-        Measurements of one device, their file, or the slug of a device whose measurements ship.
-    device : DeviceParameters, Path or str, optional
-        The device's description, its slug or file; by default that of the measured device.
-    models : sequence of str, optional
-        Only these models.
-    levels, purposes, profile_options : optional
-        Only these levels, kernels for these purposes; options as for `countperf.predict_all`.
-    kernel, timing : optional
-        In the place of measurements a kernel of one's own, as for `countperf.predict`, and its
-        times, of `countperf.time_kernel` or their file: mechanistic models and those of the
-        device's fit, the one to trust first. A size is scaled by the factor of the others.
-
-    Raises
-    ------
-    ParameterError, DeviceError, FitError
-        What is named is not there, before any kernel is counted; no model predicts the kernel.
+    Or, in the place of measurements, a kernel of one's own by its times (of `time_kernel`, or their
+    file): by mechanistic models of the device, and by those of its fit, the one to trust first.
+    What is named is looked up before any kernel is counted.
     """
     there = (*model_names(variants=timing is not None), "linear", STRUCTURAL, COMPILED)
     if unknown := [name for name in models if name not in there]:
@@ -367,8 +355,8 @@ def compare(
     if (kernel is None) != (timing is None) or (measurements is None) == (kernel is None):
         both = f"{errors.option('kernel', 'KERNEL')}, {errors.option('timing', 'FILE')}"
         raise errors.ParameterError(
-            f"pass the measurements of a device, or a kernel of yours and its times ({both}), which"
-            " suffice alone; FILE comes from: countperf time KERNEL n=... --output FILE",
+            f"a kernel of yours is judged by its times alone: pass both ({both}), where FILE comes"
+            " from: countperf time KERNEL n=... --device DEVICE --output FILE",
             parameter="timing",
         )
     profile_options = profile_options or {}
@@ -427,43 +415,30 @@ def _compare_own(
     elif not isinstance(device, DeviceParameters):
         device = load_device(device)
     if device is None and fit is None:
-        raise errors.DeviceError(
-            f"the times are of {slug}, and there is no fit and no description of it; name the one"
-            f" that it is ({errors.option('document', 'SLUG')}), or make one: countperf"
-            " characterize --store device.json --output parameters.json",
-            device=slug,
-        )
+        device = find_described_device(weights=slug)  # says that there is none
     asked = Kernel.of(kernel, dict(timed[0].parameters), options.get("statistics"))
+    mechanistic = [name for name in models or model_names() if name in model_names(variants=True)]
+    fitted = [name for name in models or (fit.models if fit else ()) if name not in mechanistic]
     times: dict[str, list[float | str]] = {}
-    mechanistic = [name for name in models if name in model_names(variants=True)]
-    if device is not None and (mechanistic or not models):
-        given = {"max_instructions": COMPARED_INSTRUCTIONS, **options}
-        profilers = [None] * len(timed)
-        if not asked.depends_on_sizes:
-            profilers = [profiler_of(asked, device, asked.sizes, given)] * len(timed)
-        for profiler, one in step_through([*zip(profilers, timed, strict=True)], "predicting"):
-            at = asked.at(dict(one.parameters))
-            answers = predict_all(
-                profiler or at, device, at.sizes, models=mechanistic or ALL, profile_options=given
-            )
-            for name, answer in answers.items():
-                said = str(answer)
-                if isinstance(answer, MechanisticPrediction):
-                    time_s = float(answer.time_s)
-                    said = time_s if math.isfinite(time_s) else f"the model gives {time_s} s"
-                times.setdefault(name, []).append(said)
-    for name in (
-        [m for m in models if m not in mechanistic] if models else fit.models if fit else ()
-    ):
-        predicted = times[f"{comparison.FITTED}{name}"] = []
-        for one in timed:
+    given = {"max_instructions": COMPARED_INSTRUCTIONS, **options}
+    answers_at = None
+    if device is not None and mechanistic:
+        answers_at = prepare_answers(asked, device, mechanistic, given)
+    for one in step_through(timed, "predicting"):
+        at = asked.at(dict(one.parameters))
+        said: dict[str, Any] = {} if answers_at is None else dict(answers_at(at.sizes))
+        for name in fitted:
             try:
                 weights = choose_weights(model=name, device=timings.device)
-                predicted.append(float(weights.predict(asked.at(dict(one.parameters))).time_s))
+                said[f"{comparison.FITTED}{name}"] = weights.predict(at)
             except errors.CountperfError as error:
-                predicted.append(str(error))
-    named = [one.model_copy(update={"kernel": timings.kernel}) for one in timed]
-    compared = comparison.compare_own(slug if device is None else device.slug, named, times)
+                said[f"{comparison.FITTED}{name}"] = error
+        for name, answer in said.items():
+            time_s = float(getattr(answer, "time_s", math.nan))
+            times.setdefault(name, []).append(time_s if math.isfinite(time_s) else str(answer))
+    named = {"kernel": timings.kernel, "purpose": "application"}
+    own = [one.model_copy(update={**named, "case": f"own: {one.case}"}) for one in timed]
+    compared = comparison.compare_own(slug if device is None else device.slug, own, times)
     kept = [m for m in compared.models if m.level in (*levels, "fitted")]
     return compared.model_copy(update={"models": tuple(kept)})
 

@@ -17,7 +17,6 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.producers import take_unit, translation_unit
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.vector import PropertyVector
-from countperf.devices.discovery import find_device
 from countperf.documents import parse_json
 from countperf.sizes import first_point
 from countperf.store import read_file_text
@@ -236,10 +235,7 @@ class Kernel(ShortRepr):
         every_group: bool = False,
     ) -> PropertyVector:
         """Compile the kernel for some sizes, and add what its code executes to its counts."""
-        from countperf.devices.compile.compiled_kernel import read_compiled
+        from countperf.devices.compile.compiled_kernel import add_code
 
-        unit = self.unit_with("code to compile")
-        (compiled,) = read_compiled([(unit, sizes)], find_device(device))
-        if isinstance(compiled, errors.KernelBuildError):
-            raise compiled
-        return compiled.add_counts(vector, self.statistics, every_group=every_group)
+        unit, statistics = self.unit_with("code to compile"), self.statistics
+        return add_code(vector, unit, sizes, device, statistics, every_group=every_group)

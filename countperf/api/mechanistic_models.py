@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from countperf.devices.parameters import (
 from countperf.errors import CountperfError, DeviceError, ParameterError, nearest, option
 from countperf.mechanistic import crossing
 from countperf.mechanistic import predict_all as answering
-from countperf.mechanistic import step_formulas as steps
+from countperf.mechanistic import step_formulas as formulas
 from countperf.mechanistic import sweep as sweeping
 from countperf.mechanistic.compiled_profile import profile_kernel, with_machine_code
 from countperf.mechanistic.from_kernel import KernelProfiler
@@ -79,6 +80,18 @@ def predict_all(
     values = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, values, profile_options, statistics)
     return answering.answers_of(profiler, values, models)
+
+
+def prepare_answers(
+    kernel: Kernel,
+    device: DeviceParameters | str | Path,
+    models: answering.ModelChoice,
+    options: Mapping[str, Any],
+) -> Callable[[Mapping[str, int]], answering.ModelAnswers]:
+    """Return what answers at sizes; of one profile unless code depends on them."""
+    shared = None if kernel.depends_on_sizes else profiler_of(kernel, device, kernel.sizes, options)
+    asked: Any = {"models": models, "profile_options": options}
+    return lambda at: predict_all(shared or kernel.at(at), device, at, **asked)
 
 
 @checks_keywords
@@ -184,7 +197,7 @@ def step_formulas(
     *,
     profile_options: Mapping[str, Any] | None = None,
     **more: Any,
-) -> steps.StepFormulas:
+) -> formulas.StepFormulas:
     """Find work, span and memory transactions of a kernel as polynomials in one of its sizes.
 
     Parameters and errors are those of `predict_all`; the one size without a value is free, and it
@@ -201,7 +214,7 @@ def step_formulas(
     """
     held = merge_sizes(parameters, more)
     profiler = profiler_of(kernel, device, held, profile_options)
-    return steps.step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
+    return formulas.step_formulas(profiler, held, label=kernel if isinstance(kernel, str) else "")
 
 
 @checks_keywords
@@ -223,7 +236,8 @@ def find_crossover(
     first, second, device, models, profile_options
         As for `predict_all`.
     parameters, **more : int or sequence of int
-        Values of all size parameters; several of at least one, between which is bisected.
+        Values of all size parameters, and several of at least one. Between two values with another
+        kernel in front, the change is bisected, down to the greatest common divisor of the values.
 
     Raises
     ------
@@ -241,21 +255,64 @@ def find_crossover(
     'published-apsp/32x32 from n = 64 to 1024: no crossing'
     """
     points = combine_sizes(merge_sizes(parameters, more))
+    several = [name for name in points[0] if len({point[name] for point in points}) > 1]
+    points.sort(key=lambda point: [point[name] for name in several])
+    values = {name: [point[name] for point in points] for name in several}
+    if not several or any(sorted(of) != of for of in values.values()):
+        said = "sizes that grow together, such as n=256,1024,4096 or n=256:4096:8"
+        message = f"a crossing is looked for between sizes: give two or more {said}"
+        raise ParameterError(message, parameter="parameters")
     given: dict[str, Any] = {"max_instructions": sweeping.MAX_SWEPT_INSTRUCTIONS}
     given |= profile_options or {}
-    names: list[str] = []
-    answers: list[crossing.Answers] = []
-    for kernel in (first, second):
-        asked = Kernel.of(kernel, points[0], given.get("statistics"))
-        name = asked.name or asked.unit.default_entrypoint.name
-        shared = None if asked.depends_on_sizes else profiler_of(asked, device, points[0], given)
-        answers.append(
-            lambda at, asked=asked, shared=shared: predict_all(
-                shared or asked.at(at), device, at, models=models, profile_options=given
-            )
-        )
-        names.append(f"{name} (second)" if name in names else name)
-    return crossing.find_crossover((names[0], names[1]), (answers[0], answers[1]), points)
+    size, steps = several[0], {name: gcd(*of) for name, of in values.items()}
+    ends = values[size][0], values[size][-1]
+    asked = [Kernel.of(one, points[0], given.get("statistics")) for one in (first, second)]
+    names = [one.name or one.unit.default_entrypoint.name for one in asked]
+    names[1] += " (second)" if names[0] == names[1] else ""
+    both_at = [prepare_answers(one, device, models, given) for one in asked]
+
+    @cache
+    def answers_at(value: int) -> list[answering.ModelAnswers]:
+        """Predict both kernels at a value of the first size, on the line between two points."""
+        upper = next(n for n, each in enumerate(values[size]) if each >= value)
+        low, high = points[max(upper - 1, 0)], points[upper]
+        share = (value - low[size]) / (high[size] - low[size] or 1)
+        between = {n: low[n] + share * (high[n] - low[n]) for n in several}
+        at = {**high, **{n: round(v / steps[n]) * steps[n] for n, v in between.items()}}
+        return [answers_of(at) for answers_of in both_at]
+
+    def find_ratio(model: str, value: int) -> float:
+        times: list[float] = []
+        for each in answers_at(value):
+            if isinstance(answer := each[model], Exception):
+                raise answer
+            times.append(float(answer.time_s))
+        return times[1] / times[0]
+
+    def name_faster(model: str, value: int) -> str:
+        ratio = find_ratio(model, value)
+        return "" if abs(ratio - 1) < crossing.SAME else names[ratio < 1]
+
+    changes: dict[str, list[tuple[int, str]]] = {}
+    lacking: dict[str, CountperfError] = {}
+    both = answers_at(ends[0])
+    for model in answering.rank_by_error(both[0], has_barriers=both[0].has_barriers):
+        try:
+            label = partial(name_faster, model)
+            changes[model] = formulas.find_changes(label, values[size], steps[size])
+        except CountperfError as error:
+            lacking[model] = error
+    if not changes:
+        raise next(iter(lacking.values()))
+    return crossing.Crossover(
+        kernels=(names[0], names[1]),
+        device=both[0].device,
+        size=size,
+        ends=ends,
+        changes=changes,
+        ratios={name: (find_ratio(name, ends[0]), find_ratio(name, ends[1])) for name in changes},
+        lacking={name: str(error) for name, error in lacking.items()},
+    )
 
 
 def profiler_of(
@@ -304,7 +361,7 @@ def find_described_device(
         raise DeviceError(message)
     parameters = look_up_device(slug, weights or slug)
     if parameters is None:
-        message = f"there is no description of {slug}; make one, {advise_characterization(slug)}"
+        message = f"there is no description of {slug}; {advise_characterization(slug)}"
         raise DeviceError(message, device=slug)
     return parameters
 

@@ -74,12 +74,7 @@ def predict_by_models(options: argparse.Namespace) -> bool:
     sizes = points(options.parameters)
     given = profile_options(options)
     asked = Kernel.of(options.kernel, sizes[0], given.get("statistics"))
-    # one profile is for all sizes
-    shared = None if asked.depends_on_sizes else api.profiler_of(asked, device, sizes[0], given)
-    predicted = [
-        api.predict_all(shared or asked.at(at), device, at, models=models, profile_options=given)
-        for at in sizes
-    ]
+    predicted = [*map(api.prepare_answers(asked, device, models, given), sizes)]
     show_all(options, [answers.lay_out() for answers in predicted])
     _draw_roofline(options, predicted)
     return True

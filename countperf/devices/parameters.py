@@ -104,6 +104,8 @@ class DeviceParameters(Document):
     l1_bandwidth_byte_per_s: _PositiveFloat | None = _in("byte/s")
     l2_bytes: _NonNegativeInt | None = _in("byte")
     l2_bandwidth_byte_per_s: _PositiveFloat | None = _in("byte/s")
+    l1_latency_cycles: _PositiveFloat | None = _in("cycle")  # of loads that they serve
+    l2_latency_cycles: _PositiveFloat | None = _in("cycle")
     # scalar single-precision lanes, and instruction schedulers
     cores_per_compute_unit: _PositiveInt | None = _in("core/compute unit")
     schedulers_per_compute_unit: _PositiveInt | None = _in("scheduler/compute unit")
@@ -190,10 +192,10 @@ UNITS: Mapping[str, str] = {
 
 def advise_characterization(slug: str) -> str:
     """Say how a device of this machine gets a description."""
+    measured = f"runs/{slug}-parameters.json"
     return (
-        f"on the machine that has it: countperf characterize --store runs/{slug}.json --output"
-        f" runs/{slug}-parameters.json; then pass that document,"
-        f" {option('document', f'runs/{slug}-parameters.json')}"
+        f"it is measured on its machine by: countperf characterize --store runs/{slug}.json"
+        f" --output {measured}; then pass that document, {option('document', measured)}"
     )
 
 

@@ -145,8 +145,8 @@ class Pool(ThreadPoolExecutor):
     def __init__(self, processes: int | None = None) -> None:
         super().__init__(processes or available_cores())
         self._owner = os.getpid()
-        self._folder = tempfile.TemporaryDirectory(prefix="countperf-", ignore_cleanup_errors=True)
-        self._workers = [Worker(self._folder.name) for _ in range(self._max_workers)]
+        self.folder = tempfile.TemporaryDirectory(prefix="countperf-", ignore_cleanup_errors=True)
+        self._workers = [Worker(self.folder.name) for _ in range(self._max_workers)]
         self._idle = [*self._workers]
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -173,7 +173,7 @@ class Pool(ThreadPoolExecutor):
         if wait:
             for worker in self._workers:
                 worker.close()
-            self._folder.cleanup()  # with what killed processes left
+            self.folder.cleanup()  # with what killed processes left
 
     def end(self) -> None:
         """End the processes, whatever they are doing."""

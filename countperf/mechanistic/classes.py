@@ -158,7 +158,10 @@ def charge_traffic(
         else:
             cpi += max(0.0, reaching_l2 - ratio) * (dram.cpi if l2 is None else l2)
         if latency is not None and l2_latency is not None:
-            latency = ratio * latency + (1 - ratio) * l2_latency
+            missing = max(reaching_l2, ratio)
+            l1_latency = device.l1_latency_cycles or l2_latency
+            of_caches = (missing - ratio) * l2_latency + (1 - missing) * l1_latency
+            latency = ratio * latency + of_caches
         return replace(dram, cpi=cpi, latency=latency)
 
     kinds = device.classes.items()
@@ -173,7 +176,7 @@ def _find_l2_cost(
     stated = device.classes.get("ld.l2.s32")
     dram = device.classes.get("ld.global.s32")
     if stated is None or dram is None:
-        return _find_cost_at(kind, device, "l2"), None
+        return _find_cost_at(kind, device, "l2"), device.l2_latency_cycles
     return stated.cpi * kind.cpi / dram.cpi, stated.latency
 
 

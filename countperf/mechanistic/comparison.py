@@ -32,10 +32,18 @@ _ERROR_FLOOR = 1e-3
 """Smaller errors count as this in geometric means over the measurements of a calibration: a factor
 that is a median meets one of them exactly."""
 
-_TRUSTED = 0.5
-"""Error of a model from which on it is not to be trusted for a kernel."""
+_TRUSTED = 0.5  # error of a model from which on it is not to be trusted for a kernel
+_LEAST_NOISE = 0.01  # errors that differ by less are alike
+_LEVELS = {
+    **{"published": "as published", "scaled": "scaled by the other sizes"},
+    **{"fitted": "with its weights"},
+}
+
+FITTED = "fitted:"
+"""Before the name of a model with weights, among models' times."""
 
 Profiler = Callable[[Measurement], ProfiledKernel]
+_Predicted = tuple[Measurement, float | str]
 
 
 class ModelResult(Part):
@@ -124,29 +132,19 @@ class Comparison(Document, text.Result):
 
     def _say_trust(self, noise: float) -> list[str]:
         """Say which model to trust for a kernel, and which cannot be told from it."""
-        best, *others = self.models
-        least = best.overall_error() or 0.0
-        levels = {"published": "as published", "fitted": "with its weights"}
-        levels["scaled"] = "scaled by the other sizes"
-        alike = [
-            f"{of.model} {levels[of.level]}"
-            for of in others
+        best, least = self.models[0], self.models[0].overall_error() or 0.0
+        names = [
+            f"{of.model} {_LEVELS[of.level]}"
+            for of in self.models
             if len(of.cases) == len(best.cases) and (of.overall_error() or 0.0) <= least + noise
         ]
-        sizes = f"{len(best.cases)} of {self.test_cases} sizes"
-        trust = "trust" if least < _TRUSTED else "trust none: the best is"
-        said = (
-            f"{trust} {best.model} {levels[best.level]}, off by {text.format_percent(least)} over"
-        )
-        said += f" {sizes} of {best.cases[0].kernel} on {self.device}"
-        told = f"not told apart from it within the noise of {text.format_percent(noise)}: "
-        told += text.some_of(alike)
-        few = "one size does not tell constants from growth: time two more, far apart"
-        return [
-            text.wrap_note(said, ""),
-            *([text.wrap_note(told, "")] if alike else []),
-            *([few] if self.test_cases == 1 else []),
-        ]
+        said = f"{'trust' if least < _TRUSTED else 'trust none: the best is'} {names[0]}, off by"
+        said += f" {text.format_percent(least)} over {len(best.cases)} of {self.test_cases} sizes"
+        said += f" of {best.cases[0].kernel} on {self.device}"
+        told = f"alike within {text.format_percent(noise)}: {text.some_of(names[1:], most=4)}"
+        few = "of one size: more of them tell constants from growth"
+        lines = [said, told if names[1:] else "", few if self.test_cases == 1 else ""]
+        return [text.wrap_note(line, "") for line in lines if line]
 
 
 def compare_models(
@@ -187,7 +185,13 @@ def compare_models(
     asked: list[tuple[MechanisticModel, CalibrationLevel]] = [
         (model, level) for model in build() for level in LEVELS if level in levels
     ]
-    results = [_judge(*each, cases) for each in step_through(asked, "calibrating models")]
+    results: list[ModelResult] = []
+    for model, level in step_through(asked, "calibrating models"):
+        of_purpose: dict[bool, list[_Predicted]] = {True: [], False: []}
+        for measurement, kernel in cases:
+            is_learned = measurement.purpose == "measurement"
+            of_purpose[is_learned].append((measurement, time_of(model, kernel)))
+        results.append(_judge(model.model, level, of_purpose[False], of_purpose[True]))
     return Comparison(
         device=device.slug,
         test_cases=sum(m.purpose in judging for m in measurements),
@@ -198,97 +202,63 @@ def compare_models(
 
 
 def _judge(
-    model: MechanisticModel,
-    level: CalibrationLevel,
-    cases: Sequence[tuple[Measurement, ProfiledKernel]],
+    model: str, level: CalibrationLevel, judged: Sequence[_Predicted], learned: Sequence[_Predicted]
 ) -> ModelResult:
-    predicted = [(measurement, time_of(model, kernel)) for measurement, kernel in cases]
-    learned = [each for each in predicted if each[0].purpose == "measurement"]
-    judged = [each for each in predicted if each[0].purpose != "measurement"]
-    known = [(m.time_s, time_s) for m, time_s in learned if isinstance(time_s, float)]
-    needed = predicted if level == "published" else learned
-    if not any(isinstance(time_s, float) for _, time_s in needed):
-        none = f"{model.model} covers none of the {len(learned)} measurements of its device"
-        lacking = next((str(reason) for _, reason in needed or predicted), none)
-        return ModelResult(model=model.model, level=level, lacking=lacking)
-    factor = 1.0
-    if level == "scaled":
-        factor = math.exp(median(math.log(measured / time_s) for measured, time_s in known))
-    errors = [abs(time_s * factor / measured - 1) for measured, time_s in known]
+    """Judge a model; where it is scaled, a case by the median factor of the others learned."""
+    factors = {m.case: m.time_s / t for m, t in learned if isinstance(t, float)}
+    known = [(m, t) for m, t in judged if isinstance(t, float)]
+    is_scaled = level == "scaled"
+    if not (factors if is_scaled else factors or known):
+        none = f"{model} covers none of the {len(learned)} measurements of its device"
+        lacking = next((str(t) for _, t in [*learned, *judged] if isinstance(t, str)), none)
+        return ModelResult(model=model, level=level, lacking=lacking)
+
+    def find_factor(case: str = "") -> float:
+        others = [math.log(factor) for name, factor in factors.items() if name != case]
+        return math.exp(median(others)) if is_scaled else 1.0
+
+    whole = find_factor()
+    errors = [abs(whole / factor - 1) for factor in factors.values()]
     return ModelResult(
-        model=model.model,
+        model=model,
         level=level,
         cases=tuple(
             metrics.EvaluatedCase(
                 kernel=m.kernel,
                 parameters=dict(m.parameters),
                 measured_s=m.time_s,
-                predicted_s=time_s * factor,
+                predicted_s=time_s * (find_factor(m.case) if m.case in factors else whole),
                 purpose=m.purpose,
             )
-            for m, time_s in judged
-            if isinstance(time_s, float)
+            for m, time_s in known
         ),
         refusals={m.kernel: reason for m, reason in judged if isinstance(reason, str)},
         in_sample=metrics.mean_error(errors, floor=_ERROR_FLOOR).value if errors else None,
-        calibrated_on=len(known) if level == "scaled" else 0,
-        factor=factor,
+        calibrated_on=len(factors) if is_scaled else 0,
+        factor=whole,
     )
 
 
 def compare_own(
     device: str, timed: Sequence[Measurement], times: Mapping[str, Sequence[float | str]]
 ) -> Comparison:
-    """Compare models on the measured times of one kernel: as published, and scaled by a factor.
+    """Compare models on the times of one kernel, given by name their predictions, s, or refusals.
 
-    A size is scaled by the median factor of the other ones. ``times`` has by model the predicted
-    time at each size, s, or why there is none; models with weights, ``fitted:NAME``, are not
-    scaled.
+    A size is scaled by the median factor of the others; models with weights (`FITTED`) are not.
     """
     results: list[ModelResult] = []
     for name, predicted in times.items():
-        model, is_fitted = name.removeprefix(FITTED), name.startswith(FITTED)
-        known = [(m, t) for m, t in zip(timed, predicted, strict=True) if isinstance(t, float)]
-        reasons = [*dict.fromkeys(t for t in predicted if isinstance(t, str))]
-        ratios = [math.log(m.time_s / t) for m, t in known]
-        for level in ("fitted",) if is_fitted else LEVELS if known[1:] else ("published",):
-            others = [ratios[:i] + ratios[i + 1 :] for i in range(len(ratios))]
-            factors = [math.exp(median(of)) if level == "scaled" else 1.0 for of in others]
-            results.append(
-                ModelResult(
-                    model=model,
-                    level=level,
-                    lacking="" if known else "; ".join(reasons),
-                    cases=tuple(
-                        metrics.EvaluatedCase(
-                            kernel=m.kernel,
-                            parameters=dict(m.parameters),
-                            measured_s=m.time_s,
-                            predicted_s=time_s * factor,
-                            purpose="application",
-                        )
-                        for (m, time_s), factor in zip(known, factors, strict=True)
-                    ),
-                    refusals={timed[0].kernel: "; ".join(reasons)} if known and reasons else {},
-                    calibrated_on=len(known) - 1 if level == "scaled" else 0,
-                    factor=math.exp(median(ratios)) if level == "scaled" else 1.0,
-                )
-            )
+        model, pairs = name.removeprefix(FITTED), [*zip(timed, predicted, strict=True)]
+        several = sum(isinstance(time_s, float) for time_s in predicted) > 1
+        results.append(_judge(model, "published" if model == name else "fitted", pairs, ()))
+        results += [_judge(model, "scaled", pairs, pairs)] if several and model == name else []
     results.sort(key=lambda of: (-len(of.cases), of.overall_error() or 0.0))
-    if not results or not results[0].cases:
+    if not results[0].cases:
         reasons = dict.fromkeys(of.lacking for of in results)
         raise FitError(f"no model predicts the kernel on {device}: {'; '.join([*reasons][:2])}")
-    return Comparison(
-        device=device,
-        test_cases=len(timed),
-        measurement_cases=0,
-        noise=median(m.noise for m in timed),
-        models=tuple(results),
-    )
-
-
-FITTED = "fitted:"
-"""Before the name of a model with weights, among models' times."""
+    noise = max(_LEAST_NOISE, median(m.noise for m in timed))
+    given: Any = {"device": device, "test_cases": len(timed), "measurement_cases": 0}
+    return Comparison(**given, noise=noise, models=tuple(results))
 
 
 def time_of(model: MechanisticModel, kernel: ProfiledKernel) -> float | str:

@@ -207,22 +207,19 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
 
     def explain_bound(self) -> str:
         """Say what memory and the busiest subsystems take by themselves, the longest first."""
+        of, write = self.described, text.format_quantity
         parts = {name: (busy_s, f"{name} takes") for name, busy_s in self.busy_s.items()}
-        bandwidth, memory = self.described.bandwidth_byte_per_s, "memory"
-        if bandwidth and self.total_bytes:
-            share = self.described.achievable_bandwidth_share or 1.0
-            alone_s, at = self.total_bytes / (share * bandwidth), share * bandwidth
-            of_peak = f"{text.format_percent(share)} of the peak" if share < 1 else "the peak"
-            asked = sum(of.asked for of in self.traffic.values())
-            of_asked = ""
+        if of.bandwidth_byte_per_s and self.total_bytes:
+            share = of.achievable_bandwidth_share or 1.0
+            alone_s = self.total_bytes / (share * of.bandwidth_byte_per_s)
+            said, asked = write(self.total_bytes, "B"), sum(t.asked for t in self.traffic.values())
             if len(self.traffic) == 1 and asked > (1 + _SLIGHT) * self.total_bytes:
-                of_asked = f" of {text.format_quantity(asked, 'B')} asked for (L2"
-                of_asked += f" {text.format_quantity(self.described.l2_bytes or 0, 'B')})"
-            said = f"{text.format_quantity(self.total_bytes, 'B')}{of_asked} at"
-            said += f" {text.format_quantity(at, 'B/s')}, {of_peak}, take"
-            if parts.get(memory, (0.0, ""))[0] > (1 + _SLIGHT) * alone_s:
-                parts["caches"] = parts[memory][0], "caches and memory take"
-            parts[memory] = alone_s, said
+                said += f" of {write(asked, 'B')} asked for (L2 {write(of.l2_bytes or 0, 'B')})"
+            said += f" at {write(share * of.bandwidth_byte_per_s, 'B/s')}, "
+            said += f"{text.format_percent(share)} of the peak" if share < 1 else "the peak"
+            if parts.get("memory", (0.0, ""))[0] > (1 + _SLIGHT) * alone_s:
+                parts["caches"] = parts["memory"][0], "caches and memory take"
+            parts["memory"] = alone_s, f"{said}, take"
         longest = sorted(parts.values(), reverse=True)[:_MOST_PARTS]
         kept = [each for each in longest if each[0] >= _LEAST_PART * longest[0][0]]
         return ", ".join(f"{said} {text.format_seconds(alone_s)}" for alone_s, said in kept)
@@ -232,10 +229,11 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         if self.hidden_from is None or self.resident is None:
             return ""
         least = math.ceil(self.hidden_from * (1 - 1e-9))
-        by = f"(volkov, at best); {self.resident:g} are resident on a compute unit"
-        if least <= self.resident:
-            return f"latency is hidden from {least} sub-groups on {by}"
-        return f"latency is not hidden: it would be from {least} sub-groups on {by}"
+        said = (
+            "latency is hidden" if least <= self.resident else "latency is not hidden: it would be"
+        )
+        there = f"{self.resident:g} are resident on a compute unit"
+        return f"{said} from {least} sub-groups on (volkov, at best); {there}"
 
     def say_verdict(self) -> list[str]:
         """Say what most models find to bound the kernel, and when latency is hidden.
@@ -243,10 +241,9 @@ class ModelAnswers(text.Result, Mapping[str, Answer]):
         Where two bounds have as many models, that of the model to trust first stands.
         """
         made = self.predictions
-        able = [name for name in self.rank_models() if name in made]
-        sound = [name for name in able if not self.is_below_roof(name)] or able
-        if not sound:
+        if not made:
             return []
+        sound = [name for name in made if not self.is_below_roof(name)] or [*made]
         best, *_ = ranked = rank_by_error(sound, has_barriers=self.has_barriers)
         (bound, number), *_ = Counter(made[name].bound for name in ranked).most_common(1)
         first = next(name for name in ranked if made[name].bound == bound)
@@ -407,26 +404,19 @@ def answers_of(
         note=profiler.note,
         has_barriers=BARRIER in names,
         roofs_s={n: float(r.time_s) for n, r in roofs.items() if not isinstance(r, Exception)},
-        busy_s=_find_busy(next(m for m in asked if m.model == "roofline"), launches),
+        busy_s=_find_busy(found["roofline"]) if len(launches) == 1 else {},
         hidden_from=hiding.get("ridge_occupancy"),
         resident=hiding.get("occupancy"),
     )
 
 
-def _find_busy(
-    roofline: MechanisticModel, launches: Sequence[tuple[ProfiledKernel, int]]
-) -> dict[str, float]:
-    """Return the time that each subsystem is busy over all launches, s; none if a cost lacks."""
-    parts: list[tuple[Mapping[str, float], int]] = []
-    for profiled, number in launches:
-        try:
-            made = roofline.predict(profiled)
-        except (ParameterError, DeviceParameterError):
-            return {}
-        cycles = {n[5:-1]: c for n, c in made.results.items() if n.startswith("busy[")}
-        cycle_s = float(made.breakdown[made.bound]) / max(cycles.values())
-        parts.append(({name: number * cycle_s for name, number in cycles.items()}, number))
-    return _add_up(parts)
+def _find_busy(roofline: Answer) -> dict[str, float]:
+    """Return the time that each subsystem is busy, s; none where the roofline lacks a cost."""
+    if isinstance(roofline, Exception):
+        return {}
+    cycles = {n[5:-1]: c for n, c in roofline.results.items() if n.startswith("busy[")}
+    cycle_s = float(roofline.breakdown[roofline.bound]) / max(cycles.values())
+    return {name: number * cycle_s for name, number in cycles.items()}
 
 
 def answer_or_error(

@@ -85,48 +85,44 @@ class Sweep(text.Result):
             if len(of) == len(real)
         }
 
-    def turning_points(self) -> dict[str, SweepPoint]:
-        """Return by model the point from which on times stay, the model to trust first first.
+    def find_turns(self) -> dict[str, float]:
+        """Return by model from where on no time is 2 % below, the model to trust first first.
 
-        From there on no time is more than 2 % below. Rooflines, which know no occupancy, and models
-        that lack an input have none.
+        That is sub-groups, or work items of a group. Rooflines know no occupancy.
         """
-        found: dict[str, SweepPoint] = {}
+        found: dict[str, float] = {}
         for name in predict_all.rank_by_error(self.models, has_barriers=self.has_barriers):
-            made = [
-                answer for p in self.points if not isinstance(answer := p.answers[name], Exception)
-            ]
-            times = [float(prediction.time_s) for prediction in made]
+            made = [a for p in self.points if not isinstance(a := p.answers[name], Exception)]
+            times = [float(answer.time_s) for answer in made]
             if len(times) == len(self.points) and name not in ("roofline", "roofline-bytes"):
-                stays = (min(times[i:]) >= (1 - _ALIKE) * t for i, t in enumerate(times))
-                found[name] = next(p for p, it in zip(self.points, stays, strict=True) if it)
+                stays = (min(times[i:]) >= (1 - _ALIKE) * time for i, time in enumerate(times))
+                found[name] = self._counts[[*stays].index(True)]
         return found
 
-    def _count_at(self, point: SweepPoint) -> float:
-        """Return sub-groups that are resident at a point, or the work items of its groups."""
-        is_resident = self.over == "occupancy" and point.occupancy is not None
-        return point.occupancy if is_resident and point.occupancy else point.value
+    @property
+    def _counts(self) -> list[float]:
+        """Sub-groups that are resident at each point, or work items of its groups."""
+        is_resident = self.over == "occupancy"
+        return [
+            point.occupancy if is_resident and point.occupancy else point.value
+            for point in self.points
+        ]
 
-    def say_growth(self) -> list[str]:
+    def say_growth(self) -> tuple[str, str]:
         """Say how the throughput grows by the model to trust first, and from where times stay."""
-        turning = self.turning_points()
-        if not turning or len(self.points) < 2:
-            return ["", ""]
-        unit = "sub-groups" if self.over == "occupancy" else "work items of a group"
-        best, *others = turning
-        counts = {name: self._count_at(point) for name, point in turning.items()}
-        least, most = (self._count_at(self.points[i]) for i in (0, -1))
+        turns, unit = self.find_turns(), "work items of a group"
+        if not turns or len(self.points) < 2:
+            return "", ""
+        unit = "sub-groups" if self.over == "occupancy" else unit
+        (best, at), *others = turns.items()
+        least, *_, most = self._counts
         rates = [self.throughput(self.points[i], best) or math.nan for i in (0, -1)]
-        grown = (
-            f"throughput grows {rates[1] / rates[0]:.3g} times from {least:g} to {most:g} {unit}"
-        )
-        said = f"times stay from {counts[best]:g} {unit} on, by {best}"
-        if counts[best] == most:
-            said = f"times still fall up to {most:g} {unit}, by {best}"
-        if others:
-            ends = dict.fromkeys(f"{of([counts[name] for name in others]):g}" for of in (min, max))
-            said += f" (others: from {' to '.join(ends)} on)"
-        return [f"{grown}, by {best}", said]
+        grown = f"throughput grows {rates[1] / rates[0]:.3g} times from {least:g} to {most:g}"
+        stay = f"times still fall up to {at:g}" if at == most else f"times stay from {at:g}"
+        of_others = sorted({of([n for _, n in others]) for of in (min, max)}) if others else []
+        ends = f" (others: from {' to '.join(f'{n:g}' for n in of_others)} on)" if others else ""
+        on = "" if at == most else " on"
+        return f"{grown} {unit}, by {best}", f"{stay} {unit}{on}, by {best}{ends}"
 
     def lay_out(self) -> text.Printed:
         """Give a row per value and model; people see columns of times, and errors where timed."""
@@ -179,7 +175,7 @@ class Sweep(text.Result):
             facts={
                 **text.extract(self, "kernel", "device", "over", "note", "measured_on", "failures"),
                 "errors": errors,
-                "times_stay_from": {n: self._count_at(p) for n, p in self.turning_points().items()},
+                "times_stay_from": self.find_turns(),
             },
             name="points",
         )

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from countperf.tuning.posterior import Array, LogTimes, Posterior
-from countperf.tuning.ranker import Predicted, Ranking, Refused
+from countperf.tuning.ranker import Predicted, Ranking
+from countperf.tuning.refusals import Refused
 from countperf.tuning.result import Key, Plan, Trial, as_key, fastest_of, ties
 from countperf.tuning.space import Value
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import heapq
 import math
 import pickle
-import re
 import time
 import zlib
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import cloudpickle
 
@@ -27,45 +26,26 @@ from countperf.counting.count_properties import count_kernel
 from countperf.counting.frontend.loopy_patches import without_disk_caches
 from countperf.counting.frontend.producers import translation_unit
 from countperf.counting.frontend.schedule import schedule_unit
+from countperf.devices.compile.compiled_kernel import add_code
+from countperf.devices.compile.objects import keep_compiler
 from countperf.devices.device import DeviceLimits
-from countperf.devices.discovery import find_device
 from countperf.devices.workers import NOT_SENT, Pool, WorkerLostError, capacity, pool_or
-from countperf.errors import (
-    CountingError,
-    CountperfError,
-    KernelBuildError,
-    ParameterError,
-    SearchSpaceError,
-)
+from countperf.errors import CountingError, CountperfError, ParameterError, SearchSpaceError
 from countperf.models.predictions import CORRECTION
 from countperf.steps import end_if_interrupted, report
 from countperf.text import Result, ShortRepr
 from countperf.tuning.posterior import order_by_promise
+from countperf.tuning.refusals import RefusalCount, RefusalCounter, Refused, Stage
 from countperf.tuning.space import Choice, SearchSpace, Statistics, Value
 
 if TYPE_CHECKING:
-    from countperf.counting.vector import PropertyVector
     from countperf.models.weights import WeightSet
 
 _SMALLEST_SHARE = 0.01
+_NAMED = 3  # reasons in a sentence
 _DIGITS = 4  # of shares
 _REASON = 1000  # characters of a reason
 _LEVEL = 1  # of compression: a tenth of the size, in a tenth of the time of higher levels
-Stage: TypeAlias = Literal[
-    "build", "schedule", "count", "limits", "sizes", "predict", "compile", "results", "run"
-]
-"""Stage at which a variant was refused; the last three on the device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(ShortRepr):
-    """A variant that there is not."""
-
-    choice: dict[str, Value]  # which one
-    stage: Stage  # where it fell out
-    reason: str  # why
-    # those that counting asks for, which no search's file keeps
-    statistics: Mapping[str, float | str] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +83,6 @@ class PredictionTask:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
 
-    def by_code(self) -> PredictionTask | None:
-        """Return the task of predicting the most promising variants again, if that is one.
-
-        As in `predict`, an attempt to read code leaves nothing out.
-        """
-        if self.reading is None:
-            return None
-        return replace(self, weights=self.reading, reading=None, incomplete_ok=False)
-
     def pack(self) -> bytes:
         """Pack the task for other processes; functions of imported modules go by their names."""
         try:
@@ -135,48 +106,30 @@ def _unpack(packed: bytes) -> PredictionTask:
 
 def predict_packed(packed: bytes, choices: Sequence[Choice]) -> list[Point]:
     """Predict some points of a packed task."""
-    with without_disk_caches():  # which take longer than what variants would gain from them
-        return predict_points(_unpack(packed), choices)
+    # caches on the disk take longer than what variants would gain from them
+    with without_disk_caches(), keep_compiler():
+        return [predict_point(_unpack(packed), choice) for choice in choices]
 
 
-def predict_points(task: PredictionTask, choices: Sequence[Choice]) -> list[Point]:
-    """Build, count and predict variants; those whose code is read are compiled by one process."""
-    counted = [_count_variant(task, choice) for choice in choices]
-    if task.weights.definition.reads_code:
-        built = [variant for variant in counted if isinstance(variant, _Counted)]
-        read = iter(_read_code(task, built) if built else [])
-        counted = [next(read) if isinstance(v, _Counted) else v for v in counted]
-    return [v if isinstance(v, Refused) else _predict_counted(task, v) for v in counted]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counted:
-    """A variant and its counts."""
-
-    choice: Choice
-    unit: Any
-    statistics: Mapping[str, Any]
-    vector: PropertyVector
-
-
-def _refuse(choice: Choice, stage: Stage, error: CountperfError | str) -> Refused:
-    return Refused(
-        choice=dict(choice),
-        stage=stage,
-        reason=text.cut(" ".join(str(error).split()), _REASON),
-        statistics=getattr(error, "statistics", None),
-    )
-
-
-def _count_variant(task: PredictionTask, choice: Choice) -> _Counted | Refused:
+def predict_point(task: PredictionTask, choice: Choice) -> Point:
+    """Build, count and predict a variant."""
     space, weights = task.space, task.weights
+
+    def refuse(stage: Stage, error: CountperfError | str) -> Refused:
+        return Refused(
+            choice=dict(choice),
+            stage=stage,
+            reason=text.cut(" ".join(str(error).split()), _REASON),
+            statistics=getattr(error, "statistics", None),
+        )
+
     stage: Stage = "build"
     try:
         unit = build_variant(space, choice)
         stage = "schedule"
         ready, resources = schedule_unit(unit)
         if task.limits is not None and (too_much := find_exceeded_limit(task.limits, resources)):
-            return _refuse(choice, "limits", too_much)
+            return refuse("limits", too_much)
         stage = "count"
         statistics = space.statistics_at(choice, task.statistics)
         caches = weights.counted_caches
@@ -185,47 +138,22 @@ def _count_variant(task: PredictionTask, choice: Choice) -> _Counted | Refused:
         )
         named = weights.definition.named_transactions
         vector = with_transactions(vector, unit, named, statistics)
+        stage = "predict"
+        if weights.definition.reads_code:
+            sizes, slug = vector.check_parameters(task.sizes, {}), weights.device.slug
+            vector = add_code(vector, unit, sizes, slug, statistics)
+        prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
     except CountperfError as error:
-        is_builders = stage == "build" and isinstance(error, CountingError)
-        return _refuse(choice, "schedule" if is_builders else stage, error)
-    return _Counted(choice=choice, unit=unit, statistics=statistics, vector=vector)
-
-
-def _read_code(task: PredictionTask, counted: Sequence[_Counted]) -> list[_Counted | Refused]:
-    """Compile variants, and add what their code executes to their counts."""
-    from countperf.devices.compile.compiled_kernel import read_compiled  # it imports pyopencl
-
-    try:
-        device = find_device(task.weights.device.slug)
-        every = [(v.unit, v.vector.check_parameters(task.sizes, {})) for v in counted]
-        compiled = read_compiled(every, device)
-    except CountperfError as error:
-        if len(counted) > 1:  # of one of them
-            return [read for variant in counted for read in _read_code(task, [variant])]
-        is_sizes = isinstance(error, ParameterError)
-        return [_refuse(counted[0].choice, "sizes" if is_sizes else "count", error)]
-    return [
-        _refuse(variant.choice, "compile" if code.stage == "build" else "count", code)
-        if isinstance(code, KernelBuildError)
-        else replace(variant, vector=code.add_counts(variant.vector, variant.statistics))
-        for variant, code in zip(counted, compiled, strict=True)
-    ]
-
-
-def _predict_counted(task: PredictionTask, variant: _Counted) -> Point:
-    weights, choice = task.weights, variant.choice
-    try:
-        prediction = weights.predict_counts(
-            variant.vector, task.sizes, incomplete_ok=task.incomplete_ok
-        )
-    except CountingError as error:  # at sizes, of what has no formula
-        return _refuse(choice, "count", error)
-    except CountperfError as error:
-        is_models = isinstance(error, errors.PredictionError)
-        return _refuse(choice, "predict" if is_models else "sizes", error)
+        if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
+            stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
+        elif stage == "predict" and isinstance(error, errors.MeasurementError | errors.DeviceError):
+            stage = "compile" if getattr(error, "stage", "") == "build" else "count"
+        elif stage == "predict" and not isinstance(error, errors.PredictionError):
+            stage = "sizes"
+        return refuse(stage, error)
     time_s = float(prediction.time_s)
     if not 0 < time_s < math.inf:
-        return _refuse(choice, "predict", f"the model predicts {time_s:.3g} s, which is no time")
+        return refuse("predict", f"the model predicts {time_s:.3g} s, which is no time")
     ends_s = prediction.interval_s
     parts = {name: float(part) for name, part in prediction.breakdown.items()}
     plain_s = time_s - parts.pop(CORRECTION, 0.0)
@@ -265,62 +193,6 @@ def find_exceeded_limit(limits: DeviceLimits, resources: Any) -> str:
     if local is not None and local > limits.local_memory_bytes:
         return f"{local} byte of local memory; the device has {limits.local_memory_bytes}"
     return ""
-
-
-_KINDS = 50  # of reasons that are told apart at a stage
-_NAMED = 3  # of them in a sentence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason(ShortRepr):
-    """Reason why points were refused at a stage, with a count and an example."""
-
-    count: int  # how many, for a reason that differs in nothing but numbers
-    example: Refused  # the first of them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalCount(ShortRepr):
-    """Number of points that were refused at a stage, and the reasons."""
-
-    count: int  # how many
-    reasons: tuple[Reason, ...]  # why, the most frequent one first
-
-
-class RefusalCounter:
-    """Counts points that fall out, by stage and reason; of each reason it keeps the first."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._reasons: dict[str, dict[str, tuple[int, int, Refused]]] = {}
-
-    def add(self, number: int, point: Refused) -> None:
-        """Count a point with its number in the order of the space."""
-        self._counts[point.stage] += 1
-        reasons = self._reasons.setdefault(point.stage, {})
-        kind = re.sub(r"\d+", "#", point.reason)
-        if kind in reasons or len(reasons) < _KINDS:
-            count, first, example = reasons.get(kind, (0, number, point))
-            if number < first:
-                first, example = number, point
-            reasons[kind] = count + 1, first, example
-
-    def by_stage(self) -> dict[str, RefusalCount]:
-        """Sum up."""
-        summary: dict[str, RefusalCount] = {}
-        for stage, total in sorted(self._counts.items()):
-            order = sorted(self._reasons[stage].values(), key=lambda it: (-it[0], it[1]))
-            reasons = tuple(Reason(count=count, example=example) for count, _, example in order)
-            summary[stage] = RefusalCount(count=total, reasons=reasons)
-        return summary
-
-
-def count_refusals(refused: Iterable[Refused]) -> dict[str, RefusalCount]:
-    """Sum up points that fell out, by stage."""
-    counter = RefusalCounter()
-    for number, point in enumerate(refused):
-        counter.add(number, point)
-    return counter.by_stage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +240,6 @@ class Ranking(Result):
     def lay_out(self, *, kept: str = "on_point=FUNCTION gets") -> text.Printed:
         """Give the best points, how many there were, and what was refused and why."""
         best = [lay_out_point(row) for row in self.best]
-        models = dict.fromkeys([text.short_name(self.model), *(row.model for row in self.best)])
         plain = ({n: v for n, v in row.items() if n not in _ASIDE} for row in best)
         level = f"to ({text.format_percent(self.best[0].interval_level)})" if best else ""
         some = "" if self.complete else ", not all of the space"
@@ -377,11 +248,10 @@ class Ranking(Result):
             f"variants predicted{some} in {text.format_seconds(self.seconds)};"
             f" {text.short_name(self.model)} model{text.weights_text(self.weights, self.device)}"
         ]
-        if self.read or self.unread:
+        if 0 < self.read < self.predicted or self.unread:
             notes.append(
-                f"the {self.read} most promising by {text.short_name(self.model)}, from their"
-                " compiled code, stand first; the times of the others, by counts alone, are of"
-                " another model: do not compare them with these"
+                f"{self.read} of the most promising, predicted from their compiled code, stand"
+                " first; the others have times by counts alone, which do not compare with these"
             )
             notes += write_refusals(self.unread, "by counts alone")
         if missing := sorted({name for row in self.best for name in row.missing}):
@@ -396,7 +266,7 @@ class Ranking(Result):
                 [{**row, "mark": "*" if row.get("missing") else None} for row in best],
                 {
                     "predicted_s": text.Column("predicted", text.format_seconds),
-                    **(text.columns_of("model") if len(models) > 1 or self.read else {}),
+                    **(text.columns_of("model") if self.read or self.unread else {}),
                     "mark": text.Column(),
                     **text.make_interval_columns(level),
                     "choice": text.EACH,
@@ -422,16 +292,14 @@ _SAMPLE = 8  # points that are predicted before any is chosen by promise
 _CHUNK = 16  # points of a task
 _READ_CHUNK = 4  # by compiled code, of a search, in which tasks are to be brief
 _READ_S = 1.0  # for a point by compiled code in a search, on one core
-READ = 64
-"""Variants that are predicted by their compiled code: the most promising by counts."""
+READ = 64  # points that are predicted by their compiled code: the most promising by counts
 _IN_FLIGHT = 4  # tasks for each worker
 _WAIT_S = 0.25  # for the end of a task, before it is seen whether Ctrl-C was pressed
 LONGEST_S = 60.0
 """After so long a process is given up that builds, counts and predicts one point, s."""
 
 Numbered = tuple[int, dict[str, Value]]
-_Chunk = tuple[bytes, list[Numbered]]
-"""A packed task, and points with their numbers."""
+_Chunk = tuple[bytes, list[Numbered]]  # a packed task, and points with their numbers
 
 
 def rank_points(
@@ -457,7 +325,7 @@ def rank_points(
             report("predicting variants", ranker.answered, number)
             ranker.work(None)
         ranker.read_code()
-        while ranker.is_reading:
+        while ranker.tried < ranker.to_read:
             report("reading compiled code of variants", ranker.tried, ranker.to_read)
             ranker.work(None)
         return ranker.ranking()
@@ -486,9 +354,10 @@ class Ranker:
         self.best: list[tuple[float, int, Predicted]] = []
         self.refusals = RefusalCounter()
         self.spent_s = 0.0
-        by_code = self.task.by_code()
         self.packed = replace(self.task, reading=None).pack()
-        self.packed_by_code = None if by_code is None else by_code.pack()
+        if self.task.reading is not None:  # as in `predict`, an attempt leaves nothing out
+            code: Any = {"weights": self.task.reading, "reading": None, "incomplete_ok": False}
+            self.packed_by_code = replace(self.task, **code).pack()
         self.read: dict[int, Predicted | None] = {}  # by their code; None for what does not compile
         self.unread = RefusalCounter()
         self.to_read = self.tried = 0
@@ -504,16 +373,11 @@ class Ranker:
         self._fill()
         return not (self.chunks or self.pending)
 
-    @property
-    def is_reading(self) -> bool:
-        """True if code is left to be read."""
-        return self.tried < self.to_read
-
     def read_code(self, seconds: float = math.inf) -> None:
         """Have the most promising points predicted by code next, as many as there is time for."""
         workers = capacity(self.executor)
         most = int(min(READ, seconds * workers / _READ_S))
-        if self.packed_by_code is None or most < _READ_CHUNK:
+        if self.task.reading is None or most < _READ_CHUNK:
             return
         first = sorted(self.best, reverse=True, key=lambda entry: entry[:2])[:most]
         chosen = [(-number, point.choice) for _, number, point in first]

@@ -24,7 +24,7 @@ from countperf.measuring.campaign import refuse_differences
 from countperf.store import AppendedLines, parse_lines, read_content, split_lines
 from countperf.text import Result, ShortRepr
 from countperf.tuning import ranker
-from countperf.tuning.ranker import Refused
+from countperf.tuning.refusals import RefusalCount, Refused
 from countperf.tuning.space import Choice, SearchSpace, Value
 
 Stop: TypeAlias = Literal["confident", "budget", "exhausted", "interrupted"]
@@ -148,7 +148,7 @@ class Outlook:
     """Knowledge of a search about the variants that it did not measure."""
 
     # variants that there are not, by stage, those that failed on the device included
-    refusals: Mapping[str, ranker.RefusalCount] = field(default_factory=dict)
+    refusals: Mapping[str, RefusalCount] = field(default_factory=dict)
     predicted: NonNegativeInt  # variants with a prediction
     ranking_complete: bool  # whether all of the space was looked at
     regret_bound: float | None

@@ -21,10 +21,10 @@ from countperf.text import choice_text, format_percent, format_quantity
 from countperf.tuning import ranker as rankers
 from countperf.tuning import result as results
 from countperf.tuning.candidates import FEWEST_RUNS, Candidates, is_hopeless
-from countperf.tuning.ranker import Refused
+from countperf.tuning.refusals import Refused, Stage, count_refusals
 from countperf.tuning.space import Choice
 
-_STAGES: Mapping[str, rankers.Stage] = {"build": "compile", "check": "results", "run": "run"}
+_STAGES: Mapping[str, Stage] = {"build": "compile", "check": "results", "run": "run"}
 """Stages at which variants fail on the device, by those of measurements."""
 
 Progress = Callable[[str], None]
@@ -247,7 +247,7 @@ class _Search:
         reading_s = _READING * (self.budget.seconds or math.inf)
         self.ranker.read_code(reading_s)
         until_s = self.spent_s() + reading_s
-        while self.ranker.is_reading and self.spent_s() < until_s:
+        while self.ranker.tried < self.ranker.to_read and self.spent_s() < until_s:
             end_if_interrupted()
             report("reading compiled code of variants", self.ranker.tried, self.ranker.to_read)
             self.ranker.work(_ANSWER_S)
@@ -416,7 +416,7 @@ class _Search:
         return results.End(
             stopped=stopped,
             budget=self.budget,
-            refusals={**ranking.refusals, **rankers.count_refusals(known.refused.values())},
+            refusals={**ranking.refusals, **count_refusals(known.refused.values())},
             predicted=ranking.predicted,
             ranking_complete=ranking.complete,
             regret_bound=None if is_alone else known.regret(results.ties(known.ran, floor=0.0)[0]),

@@ -58,6 +58,7 @@ NOT_FOLLOWED: dict[str, tuple[str, ...]] = {
         "read it first",
         "read it there",
         "time again when the machine is quiet",
+        "wait and calibrate again",
     ),
     "is followed in tests/models/test_weights.py": ("fit to either part",),
     "is followed in tests/devices/compile/test_gpu_counts.py": (

@@ -27,7 +27,6 @@ from countperf.devices.compile import compiled_kernel
 from countperf.devices.device import Device
 from countperf.errors import KernelBuildError
 from countperf.models.weights import WeightSet
-from countperf.tuning import ranker
 from countperf.tuning.space import SearchSpace
 from measurement_kernels.catalog import entry
 from tests.shipped import FITS, shipped_measurements
@@ -250,7 +249,7 @@ def test_variants_whose_code_is_not_followed_are_predicted_by_counts_as_kernels_
     built = KernelBuildError(error, stage="run" if error else "build")
     reading = countperf.load_weights(SLUG, model="compiled")
     monkeypatch.setattr(prediction, "reading_weights", lambda *_: reading)
-    monkeypatch.setattr(ranker, "find_device", lambda _: None)
+    monkeypatch.setattr(compiled_kernel, "find_device", lambda _: None)
     monkeypatch.setattr(compiled_kernel, "read_compiled", lambda units, _: [built] * len(units))
     with ThreadPoolExecutor(1) as pool:
         ranking = countperf.rank(SPACE, _sizes(), weights=SLUG, executor=pool)

@@ -140,7 +140,7 @@ def test_predict_takes_instructions_from_machine_code(run: Run) -> None:
     options = "--model merpsys --on nvidia-t4 --registers 32 --analysis sass --json"
     for command in ("predict", "sweep"):
         note = run(f"{command} {MATMUL} {options}").json["note"]
-        assert note == "instructions: machine code for compute capability 7.5"
+        assert note.startswith("instructions: machine code for compute capability 7.5")
 
 
 @needs_tools

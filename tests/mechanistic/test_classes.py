@@ -99,6 +99,7 @@ def test_only_global_memory_changes_with_the_ratio() -> None:
 
 
 L2 = {"ld.l2.s32": make_class("ld.l2.s32", "memory", 6, 200, "memory")}
+LATENCIES = {"l1_latency_cycles": 40, "l2_latency_cycles": 200}
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,8 @@ L2 = {"ld.l2.s32": make_class("ld.l2.s32", "memory", 6, 200, "memory")}
         ({}, {}, 1.0, True, 4.5, 440),
         ({}, {}, 1.0, False, 18, 440),  # what the second-level cache costs, nothing states
         ({}, {"achievable_bandwidth_share": 0.5}, 0.25, True, 9, 440),
+        ({}, LATENCIES, 0.75, True, 4.5, 0.25 * 440 + 0.5 * 200 + 0.25 * 40),
+        ({}, LATENCIES, 0.25, True, 4.5, 0.25 * 440 + 0.75 * 40),
     ],
 )
 def test_bytes_of_caches_cost_what_their_bandwidth_says(

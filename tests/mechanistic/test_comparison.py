@@ -223,7 +223,7 @@ def test_models_with_weights_are_judged_by_a_kernels_times_too() -> None:
     weights = load_weights(measured.device.slug, model="linear")
     predicted = predict(entry(case.kernel).build(), case.parameters, weights=weights)
     assert linear.cases[0].predicted_s == pytest.approx(float(predicted.time_s))
-    assert text_of(compared).splitlines()[1].startswith("one size does not tell constants")
+    assert text_of(compared).splitlines()[1].startswith("of one size: more of them tell")
 
 
 def _refuse_work(*_: object) -> None:
@@ -234,10 +234,18 @@ def _refuse_work(*_: object) -> None:
     ("arguments", "error", "said"),
     [
         ({"kernel": "my.py:kernel"}, ParameterError, "countperf time KERNEL"),
-        ({"measurements": "x", "kernel": STREAM, "timing": "x"}, ParameterError, "suffice alone"),
+        (
+            {"measurements": "x", "kernel": STREAM, "timing": "x"},
+            ParameterError,
+            "by its times alone",
+        ),
         ({"kernel": STREAM, "timing": "no.json"}, DocumentError, "no.json: cannot be read"),
         ({"kernel": STREAM, "device": "nvidia-voodoo"}, DeviceError, "no description of a device"),
-        ({"kernel": STREAM, "slug": "voodoo"}, DeviceError, "no fit and no description of it"),
+        (
+            {"kernel": STREAM, "slug": "voodoo"},
+            DeviceError,
+            "there is no description of voodoo; it is measured",
+        ),
         ({"measurements": "x", "models": ["rooflin"]}, ParameterError, "no model is called 'roofl"),
     ],
 )
@@ -245,7 +253,7 @@ def test_inputs_of_a_comparison_are_checked_before_the_work(
     arguments: Any, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("countperf.api.evaluation.profiler_of", _refuse_work)
-    monkeypatch.setattr("countperf.api.evaluation.predict_all", _refuse_work)
+    monkeypatch.setattr("countperf.api.evaluation.prepare_answers", _refuse_work)
     timing = time_as("nvidia-h100", TAKEN_S)
     if slug := arguments.pop("slug", None):
         identity = timing.device.model_copy(update={"slug": slug})

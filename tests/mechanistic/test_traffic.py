@@ -386,6 +386,113 @@ def test_share_of_the_bandwidth_predicts_other_operations_and_other_devices() ->
     assert _find_error(times, left_out) == pytest.approx(0.087, abs=5e-4)  # at most 10 %
 
 
+def _make_rows(body: str, loops: str, width: int, private: int = 0, **tags: str) -> Any:
+    """Return a kernel on n rows of m columns, with a result of each item in local memory."""
+    starts = " and ".join(f"0 <= {k} and {width}*{k} + t < m" for k in loops)
+    rows = "0 <= i < 4 and 0 <= o and 4*o + i < n" if private else "0 <= i < n"
+    items = f"{'o, ' if private else ''}i, t, u, v"
+    domain = f"{{[{items}, {', '.join(loops)}]: {rows} and 0 <= t, u, v < {width} and {starts}}}"
+    arrays = {"x": "n, m", "y": "n, m", "g": "m", "h": "m"}
+    shape = (4, width) if private else (width,)
+    local: Any = {"shape": shape, "address_space": lp.AddressSpace.LOCAL}
+    arguments: list[Any] = [
+        *(lp.GlobalArg(n, np.float32, shape=of) for n, of in arrays.items() if f"{n}[" in body),
+        *(lp.TemporaryVariable(name, np.float32, **local) for name in "ab"),
+        *([lp.TemporaryVariable("r", np.float32, shape=(private,))] if private else []),
+        lp.ValueArg("n, m", np.int32),
+    ]
+    most = private * width if private else 16384
+    options: Any = {"assumptions": f"n >= 1 and m >= 512 and m <= {most}"}
+    options |= {"lang_version": (2018, 2), "name": "rows"}
+    return lp.tag_inames(lp.make_kernel(domain, body, arguments, **options), tags)
+
+
+def _softmax(width: int) -> Any:
+    """Return softmax as a group has a row: the greatest, the sum, and the quotients."""
+    body = f"""
+    for i, t
+      a[t] = max(k, x[i, {width}*k + t]) {{id=a}}
+      <> top = max(u, a[u]) {{id=top, dep=a}}
+      b[t] = sum(l, exp(x[i, {width}*l + t] - top)) {{id=b, dep=top}}
+      <> total = sum(v, b[v]) {{id=total, dep=b}}
+      y[i, {width}*q + t] = exp(x[i, {width}*q + t] - top) / total {{dep=total:top}}
+    end
+    """
+    return _make_rows(body, "klq", width, i="g.0", t="l.0")
+
+
+def _softmax_in_registers() -> Any:
+    """Return softmax as a sub-group has a row in registers, four rows a group."""
+    body = """
+    for o, i, t
+      for k
+        r[k] = x[4*o + i, 32*k + t] {id=r}
+      end
+      a[i, t] = max(l, r[l]) {id=a, dep=r}
+      <> top = max(u, a[i, u]) {id=top, dep=a}
+      b[i, t] = sum(w, exp(r[w] - top)) {id=b, dep=top:r}
+      <> total = sum(v, b[i, v]) {id=total, dep=b}
+      for q
+        y[4*o + i, 32*q + t] = exp(r[q] - top) / total {dep=total:top:r}
+      end
+    end
+    """
+    return _make_rows(body, "klwq", 32, 32, o="g.0", i="l.1", t="l.0")
+
+
+def _layer_norm() -> Any:
+    """Return a layer norm as a group has a row: sums of elements and squares, then the result."""
+    body = """
+    for i, t
+      <> s = 0 {id=s}
+      <> w = 0 {id=w}
+      for k
+        <> e = x[i, 128*k + t] {id=e, dep=s:w}
+        s = s + e {id=sum, dep=e:s}
+        w = w + e*e {id=squares, dep=e:w}
+      end
+      a[t] = s {id=a, dep=sum}
+      b[t] = w {id=b, dep=squares}
+      <> mean = sum(u, a[u]) / m {id=mean, dep=a}
+      <> scale = 1 / sqrt(sum(v, b[v]) / m - mean*mean) {id=scale, dep=b:mean}
+      for q
+        y[i, 128*q + t] = (x[i, 128*q + t] - mean)*scale*g[128*q + t] + h[128*q + t] \
+          {dep=mean:scale}
+      end
+    end
+    """
+    return _make_rows(body, "kq", 128, i="g.0", t="l.0")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("operation", "error", "once"), [("softmax", 0.250, 0.262), ("layer_norm", 0.147, 0.373)]
+)
+def test_rows_that_caches_do_not_hold_are_read_again(
+    operation: str, error: float, once: float
+) -> None:
+    # of five GPUs every 40th of those beyond 50 MB (NeuSight, see the README of the folder)
+    with gzip.open(GOLDEN / "rows.csv.gz", "rt", encoding="utf-8") as file:
+        timed = [row for row in csv.DictReader(file) if row["operation"] == operation]
+    units = {"group 128": _layer_norm()}
+    if operation == "softmax":
+        units = {f"group {width}": _softmax(width) for width in (256, 512)}
+        units["warp 128"] = _softmax_in_registers()
+    five = {"nvidia-a100", "nvidia-p100-pcie", "nvidia-p4", "nvidia-t4", "nvidia-v100"}
+    errors: list[float] = []
+    of_once: list[float] = []
+    for row in [row for row in timed if row["device"] in five][::40]:
+        device = load_device(row["device"])
+        unit, time_s = units[f"{row['kernel']} {row['items']}"], 1e-6 * int(row["us"])
+        sizes = {"n": int(row["rows"]), "m": int(row["columns"])}
+        (profiled, _), *_ = profile_kernel(unit, device, max_instructions=50).launches_at(sizes)
+        predicted_s = ByteRooflineModel(device=device).predict(profiled).time_s
+        errors.append(abs(float(predicted_s) / time_s - 1))
+        peak = device.require("bandwidth_byte_per_s") * (device.achievable_bandwidth_share or 1.0)
+        of_once.append(abs(8 * sizes["n"] * sizes["m"] / peak / time_s - 1))
+    assert (mean(errors), mean(of_once)) == pytest.approx((error, once), abs=5e-4)
+
+
 def test_bytes_follow_the_accesses_of_machine_code() -> None:
     profiler = profile_kernel(_stencil(), load_device("nvidia-h100"), registers_per_work_item=32)
     counted = profiler.at({"n": 8192})

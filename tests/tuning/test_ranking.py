@@ -21,7 +21,8 @@ from countperf.errors import ParameterError, SearchSpaceError, TuningError
 from countperf.steps import listening
 from countperf.tuning import ranker as rankers
 from countperf.tuning.candidates import Candidates
-from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, Refused, rank_points
+from countperf.tuning.ranker import Point, Predicted, Ranker, Ranking, rank_points
+from countperf.tuning.refusals import Refused, Stage, count_refusals
 from countperf.tuning.result import Budget, Plan, Trial, as_key
 from countperf.tuning.search import tune_space
 from countperf.tuning.space import Choice, SearchSpace
@@ -106,7 +107,7 @@ def test_reasons_are_counted_and_those_that_differ_in_numbers_alone_are_one() ->
 def test_very_many_kinds_of_reasons_do_not_pile_up() -> None:
     texts = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     refused = [Refused(choice={}, stage="build", reason=text) for text in texts * 2]
-    build = rankers.count_refusals(refused)["build"]
+    build = count_refusals(refused)["build"]
     assert build.count == 600
     assert [reason.count for reason in build.reasons] == [2] * 50
 
@@ -184,8 +185,7 @@ def test_each_limit_is_looked_at(changes: dict[str, Any], said: str) -> None:
     space = load_space("matmul")
     choice: dict[str, Any] = {"items_i": 4, "items_j": 16, "rows": 4, "columns": 4, "step": 32}
     choice |= {"fetch": "ab", "block": "ilp", "lanes": "j", "unroll": False}
-    task = _question(space=space, limits=replace(LIMITS, **changes))
-    (point,) = rankers.predict_points(task, [choice])
+    point = rankers.predict_point(_question(space=space, limits=replace(LIMITS, **changes)), choice)
     assert isinstance(point, Refused)
     assert point.stage == "limits"
     assert said in point.reason
@@ -386,7 +386,7 @@ class _Read(_Told):
     @staticmethod
     def _find(model: str, choice: Choice) -> Point:
         x, y = int(choice["x"]), int(choice["y"])
-        stages: dict[int, rankers.Stage] = {1: "count", 2: "compile"}
+        stages: dict[int, Stage] = {1: "count", 2: "compile"}
         if model == "compiled" and x in stages:
             return Refused(choice=dict(choice), stage=stages[x], reason=f"x is {x}")
         time_s = 1e-6 * (9 - y) if model == "compiled" else 1e-3 * (x + 1) + 1e-4 * y
@@ -419,7 +419,7 @@ def test_the_most_promising_are_predicted_again_by_code_and_stand_first(
     assert (ranking.model, ranking.model_choice) == ("compiled", "model compiled: it is here")
     printed = text_of(ranking)
     assert re.search(r"predicted +model +x +y\n +7.00 µs +compiled +0 +2\n", printed)
-    assert "the 2 most promising by compiled" in printed
+    assert "2 of the most promising, predicted from their compiled code, stand first" in printed
     assert "by counts alone (count): 2 of 2, such as x=1 y=1: x is 1" in printed
 
 
@@ -434,7 +434,7 @@ def test_a_search_reads_as_many_as_there_is_time_for(
             ranker.work(None)
         ranker.read_code(seconds)
         assert ranker.to_read == read
-        while ranker.is_reading:
+        while ranker.tried < ranker.to_read:
             ranker.work(None)
         assert ranker.ranking().read == min(read, 2)
 

@@ -15,7 +15,8 @@ import pytest
 
 from countperf.devices.workers import Pool
 from countperf.errors import ParameterError, TuningError
-from countperf.tuning.ranker import Point, PredictionTask, Refused, rank_points
+from countperf.tuning.ranker import Point, PredictionTask, rank_points
+from countperf.tuning.refusals import Refused
 from countperf.tuning.result import Budget
 from countperf.tuning.search import tune_space
 from tests.patience import LONGEST_S

@@ -19,7 +19,8 @@ from countperf.measuring.runner import Run
 from countperf.steps import listening
 from countperf.tuning import SearchSpace
 from countperf.tuning import result as results
-from countperf.tuning.ranker import Predicted, PredictionTask, Ranking, Refused, count_refusals
+from countperf.tuning.ranker import Predicted, PredictionTask, Ranking
+from countperf.tuning.refusals import Refused, count_refusals
 from countperf.tuning.result import Budget, Plan, Trial, TuningResult, fastest_of, ties
 from countperf.tuning.search import VariantBench, tune_space
 from tests.devices.fakes import FakeRunner

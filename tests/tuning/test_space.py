@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from countperf.devices.device import Device
 from countperf.errors import SearchSpaceError
 from countperf.measuring.runner import KernelRunner
-from countperf.tuning.ranker import Predicted, PredictionTask, predict_points
+from countperf.tuning.ranker import Predicted, PredictionTask, predict_point
 from countperf.tuning.space import SearchSpace, compile_constraint, holds
 from measurement_kernels.variants import spaces
 from measurement_kernels.variants.sets import variant_entries
@@ -151,7 +151,7 @@ def test_variants_of_five_families_compute_what_the_reference_says(
     assert sum(1 for _ in space.choices()) >= 1000
     weights = make_weights({"launches": 1e-5})
     task = PredictionTask(space=space, weights=weights, sizes={}, incomplete_ok=True)
-    points = predict_points(task, [*islice(space.choices(), 4)])
+    points = [predict_point(task, choice) for choice in islice(space.choices(), 4)]
     assert all(isinstance(point, Predicted) for point in points)
     runner = KernelRunner.open(device)
     for point in points[:2]:

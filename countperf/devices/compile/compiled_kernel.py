@@ -23,6 +23,7 @@ from countperf.counting.vector import PropertyVector
 from countperf.counting.work_groups import GroupKinds, WorkGroups
 from countperf.devices.compile.objects import INTEL, POCL, HostCode, objects_of, programs_of
 from countperf.devices.device import Device
+from countperf.devices.discovery import find_device
 from countperf.devices.identity import DeviceIdentity
 from countperf.errors import CountingError, KernelBuildError
 from countperf.machine_code.classify_x86 import ROOT, count_misses, properties_of
@@ -63,15 +64,6 @@ class CompiledKernel:
     host: HostCode  # what launches them
     groups: WorkGroups  # sorts work groups by what they execute
     data_loops: tuple[FilledLoop, ...] = ()  # loops whose trip counts are data
-
-    def add_counts(
-        self, vector: PropertyVector, statistics: Mapping[str, Any] | None, **options: bool
-    ) -> PropertyVector:
-        """Return the counts of the kernel with those of its code, for the caches of the former."""
-        cache = (vector.caches or DEFAULT_CACHES).code
-        return vector.with_counts_at(
-            lambda at: self.counts(at, statistics, cache=cache, **options), "code"
-        )
 
     def counts(
         self,
@@ -259,6 +251,25 @@ def read_compiled(
         if isinstance(objects, KernelBuildError)
         else kernel_of(unit, programs_of(objects), device.identity)
         for (unit, _), objects in zip(units, objects_of(units, device), strict=True)
+    )
+
+
+def add_code(
+    vector: PropertyVector,
+    unit: Any,
+    sizes: Mapping[str, int],
+    device: str,
+    statistics: Mapping[str, Any] | None,
+    *,
+    every_group: bool = False,
+) -> PropertyVector:
+    """Compile a kernel for some sizes, and add what its code executes to its counts."""
+    (compiled,) = read_compiled([(unit, sizes)], find_device(device))
+    if isinstance(compiled, KernelBuildError):
+        raise compiled
+    cache = (vector.caches or DEFAULT_CACHES).code
+    return vector.with_counts_at(
+        lambda at: compiled.counts(at, statistics, cache=cache, every_group=every_group), "code"
     )
 
 

@@ -6,8 +6,11 @@ import hashlib
 import os
 import pickle
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -231,6 +234,26 @@ def objects_of(
     return objects
 
 
+_compilers = threading.local()
+
+
+@contextmanager
+def keep_compiler() -> Generator[tuple[Pool, Path]]:
+    """Have one process compile all kernels of a block, and of blocks in it."""
+    if kept := getattr(_compilers, "kept", None):
+        yield kept
+        return
+    with Pool(1) as pool:
+        _compilers.kept = pool, Path(pool.folder.name)
+        try:
+            yield _compilers.kept
+        finally:
+            _compilers.kept = None
+
+
+_numbers = count()  # of units, which tell apart what is compiled
+
+
 def _compile(
     units: Sequence[tuple[Any, Mapping[str, int]]], device: Device
 ) -> list[Objects | KernelBuildError]:
@@ -238,9 +261,9 @@ def _compile(
     compiled: list[Objects | KernelBuildError] = []
     if not units:
         return compiled
-    with tempfile.TemporaryDirectory(prefix="countperf-compiled-") as name, Pool(1) as pool:
-        for number, (unit, sizes) in enumerate(units):
-            given = device.label, Path(name), number, unit, dict(sizes)
+    with keep_compiler() as (pool, folder):
+        for unit, sizes in units:
+            given = device.label, folder, next(_numbers), unit, dict(sizes)
             try:
                 code = HostCode.of(unit).code
                 compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given, code).result())
