@@ -143,7 +143,7 @@ class Schedule(text.Result):
             columns={
                 **text.columns_of("step device stream"),
                 **text.columns_of("start_s", text.format_seconds),
-                "duration_s": text.Column("takes", text.format_seconds),
+                "duration_s": text.Column("duration", text.format_seconds),
             },
             facts=text.extract(self, "source", "time_s", "serial_s"),
             name="steps",

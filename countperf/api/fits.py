@@ -125,7 +125,7 @@ _FIT_COLUMNS = {
     **columns_of("device models"),
     "model": Column("predicts here"),
     "date": Column("measured"),
-    "held_out_error": Column("held-out error", format_percent),
+    "held_out_error": Column("error on classes left out", format_percent),
     "is_here": Column("this machine"),
     "is_default": Column("default"),
     "problem": Column(),

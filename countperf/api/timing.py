@@ -460,5 +460,5 @@ _LAUNCH_COLUMNS = {
     **text.columns_of("device launches"),
     "predicted_s": text.Column("one launch", text.format_seconds),
     **text.make_interval_columns("to"),
-    **{"total_s": text.Column("all", text.format_seconds), "reason": text.Column()},
+    **{"total_s": text.Column("all launches", text.format_seconds), "reason": text.Column()},
 }

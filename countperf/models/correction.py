@@ -158,7 +158,7 @@ class Correction(Part):
         return Verdict(
             name=predictions.CORRECTION,
             passed=True,
-            message=f"multiplied by {by}, as kernels like it were off; most alike:"
+            message=f"multiplied by {by}, by which similar measured kernels were off; most similar:"
             f" {', '.join(nearest)}",
         )
 
@@ -210,7 +210,7 @@ class Origin:
         if quality is None or quality.calibration is None:
             raise PredictionError(
                 f"the weights of {device.slug} do not say how kernels scatter, which anchoring"
-                " needs: fit them anew, from at least three families of kernels that share"
+                " needs: fit them anew, from at least three classes of kernels that share"
                 " properties"
             )
         runs = [run for one in given for run in self._read_runs(one)]

@@ -11,7 +11,8 @@ from countperf.devices.parameters import DeviceParameters
 from countperf.models import predictions
 from countperf.models.definition import ModelDefinition
 from countperf.models.function import DERIVED, Weight
-from countperf.models.predictions import OTHER, plain_name, write_uncharged
+from countperf.models.labels import plain_name
+from countperf.models.predictions import OTHER, write_uncharged
 
 _PLAIN = {"segment": "piece", "B": "byte"}  # units of documents, as people call them
 
@@ -76,7 +77,7 @@ def doubt(weight: Weight) -> str:
     if weight.value_s == 0:
         return "zero: its cost is in other weights"
     if weight.standard_error_s is not None and weight.value_s < 2 * weight.standard_error_s:
-        return "not told from zero"
+        return "not significant (less than two standard errors)"
     return ""
 
 
@@ -85,7 +86,8 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
     model = weights.definition
     groups = [group.features for group in weights.indistinguishable]
     others = {name: [o for o in names if o != name] for names in groups for name in names}
-    shared = {n: text.some_of(o, most=predictions.NAMED_OTHERS) for n, o in others.items()}
+    most = predictions.NAMED_OTHERS
+    shared = {n: text.some_of([*map(plain_name, o)], most=most) for n, o in others.items()}
     rows: list[dict[str, Any]] = []
     for name, weight in weights.by_feature.items():
         rate, rate_unit = rate_of(weight, model) or (None, None)
@@ -99,7 +101,7 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
                 "unit": unit_of(weight, model),
                 "rate": rate,
                 "rate_unit": rate_unit,
-                "remark": f"not told apart from {shared[name]}"
+                "remark": f"indistinguishable from {shared[name]}"
                 if name in shared
                 else doubt(weight),
             }
@@ -118,20 +120,21 @@ def _weight_texts(row: text.Row) -> tuple[str, str, str]:
 
 def weights_table(weights: Any) -> text.Table:
     """Return weights rounded to their uncertainty, and the rates that they imply."""
-    cells = [(row["feature"], *_weight_texts(row), row["remark"]) for row in weight_rows(weights)]
-    header = ("feature", "weight", "", "implied rate", "")
+    cells = [(row["name"], *_weight_texts(row), row["remark"]) for row in weight_rows(weights)]
+    header = ("feature", "weight", "unit", "implied rate", "remark")
     return text.Table(header=header, rows=tuple(cells), right=(3,))
 
 
 def lay_out_weights(weights: Any) -> text.Printed:
     """Give the weights of a model."""
     error = None if weights.quality is None else weights.quality.held_out_error
-    said = "" if error is None else f", error over left-out families {text.format_percent(error)}"
+    said = "" if error is None else f", error on classes left out {text.format_percent(error)}"
     return text.Printed(
         head=[f"{text.short_name(weights.model)} model of {weights.device.slug}{said}"],
         rows=weight_rows(weights),
         columns={
-            **text.columns_of("feature group name"),
+            **text.columns_of("feature name"),
+            "group": text.Column("resource"),
             **text.columns_of("weight_s standard_error_s", text.format_seconds),
             **text.columns_of("unit"),
         },
@@ -205,10 +208,10 @@ class Explanation(text.Result, text.ShortRepr):
 
 _DETAILS = ("standard_error_s", "unit", "rate", "rate_unit", "remark")
 _EXPLAINED = {
-    **{"part": text.Column("part"), "time_s": text.Column("time", text.format_seconds)},
-    **{"share": text.Column("", text.format_share), "count": text.Column("count", right=True)},
-    **{"at": text.Column("at"), "rate": text.Column("implied rate", right=True)},
-    "remark": text.Column(),
+    **{"group": text.Column("resource"), "time_s": text.Column("time", text.format_seconds)},
+    **{"share": text.Column("share", text.format_share), "name": text.Column("part")},
+    **{"count": text.Column("count", right=True), "at": text.Column("weight")},
+    **{"rate": text.Column("implied rate", right=True), "remark": text.Column("remark")},
 }
 
 
@@ -216,7 +219,7 @@ def _show_part(row: text.Row) -> dict[str, Any]:
     is_weighed = row["unit"] is not None
     cost, per, rate = _weight_texts(row) if is_weighed else ("", "", None)
     return {
-        **{name: row[name] for name in ("part", "time_s", "share", "remark")},
+        **{name: row[name] for name in ("group", "name", "time_s", "share", "remark")},
         "count": None if row["count"] is None else f"{row['count']:.6g}",
         "at": f"{cost} {per}" if is_weighed else None,
         "rate": rate,

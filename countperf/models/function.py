@@ -337,7 +337,7 @@ REMEDIES: Mapping[str, str] = {
     "extrapolation": "measure kernels of such sizes, and refit",
     "masked": "measure kernels that have them, and refit",
     "launch": "measure launches of little work there, and refit",
-    "interval": "take another model of these weights, or measure more families of kernels, and"
+    "interval": "take another model of these weights, or measure more classes of kernels, and"
     " refit",
     "groups": "correct predictions by runs: countperf time ... --output FILE, then predict --anchor"
     " FILE",
@@ -429,7 +429,7 @@ def describe_interval(reach: Quantity) -> str:
     if np.any(np.asarray(reach) >= WIDEST_REACH):
         return (
             "none: it would reach a factor of 10 or more either way, by the errors of the fit and"
-            " of families of kernels left out of it (times below zero count as a factor of 1000)"
+            " of classes of kernels left out of it (times below zero count as a factor of 1000)"
         )
     return ""
 

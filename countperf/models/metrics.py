@@ -220,9 +220,10 @@ _CASE_COLUMNS = {
     **text.columns_of("kernel parameters"),
     **text.columns_of("measured_s predicted_s", text.format_seconds),
     **{"relative_error": _ERROR, "noise": text.Column("noise", text.format_percent)},
-    "": text.Column(),
+    "": text.Column("remark"),
 }
-_KERNEL_COLUMNS = {**text.columns_of("kernel"), "error": _ERROR, **text.columns_of("worst")}
+_WORST = text.Column("worst factor")
+_KERNEL_COLUMNS = {**text.columns_of("kernel"), "error": _ERROR, "worst": _WORST}
 
 
 def _means(of: Evaluation) -> dict[str, Any]:

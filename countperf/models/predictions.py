@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from countperf import text
 from countperf.errors import CountperfError, ParameterError, PredictionError
+from countperf.models.labels import plain_name
 
 Array = NDArray[np.float64]
 Quantity = float | Array  # a number, or an array of them where parameters were given as arrays
@@ -28,42 +29,6 @@ CORRECTION = "correction"
 
 OTHER = "other"  # resource of a part for which the model states none
 
-_WORDS: Mapping[str, str] = {
-    **{"issue": "", "code": "machine code:", "gmem": "global", "lmem": "local", "pmem": "private"},
-    **{"load": "loads", "store": "stores", "launches": "launching", "chain": "dependent"},
-    **{"groups": "starting work groups", "items": "starting work items", "iop": "integer"},
-    **{"free": "without barriers", "sync": "between barriers", "loop": "in loops", "flop": ""},
-    **{"passes": "loops over the items of groups", "carried": "loop-carried values in memory"},
-    **{"arithmetic": "add, multiply, fma", "minor": "comparisons, selections, conversions"},
-    **{"add": "additions", "mul": "multiplications", "div": "divisions", "mod": "remainders"},
-    **{"pow": "powers", "special": "special functions", "conditional": "under conditions:"},
-    **{"fma": "fma", "barrier": "barrier", "barriers": "barriers", "subgroups": "subgroups"},
-    **{"square_roots": "square roots", "beyond": "beyond"},
-    **{"minmax": "minima and maxima", "guarded": "masked", "idle": "slots without work"},
-    **{"divide": "integer divisions", "divisions": "machine code: divisions", "l2": "L2"},
-    **{"shortest": "as long as the shortest known", "out_of_reach": "(address translation)"},
-    **{"waiting_cycles": "stall cycles of dependent instructions", "l2_reuse": "that miss L1"},
-    **{"same": "of one address by all items", "next": "of consecutive addresses"},
-    **{"offset": "of consecutive unaligned addresses", "beyond_llc": "beyond the last-level cache"},
-    **{"shifted": "of consecutive addresses at any offset", "beyond_l2": "that miss L2"},
-    **{"near": "of several addresses in a cache line", "data": "at addresses read from data"},
-    **{"walk": "item by item within a cache line", "l1_reuse": "of another cache line per item"},
-    "strided": "of consecutive addresses in another cache line per iteration",
-    **{"set_conflict": "that miss L1 by set conflicts", "lines_l2": "in lines that miss L1"},
-    "lines_conflict": "in lines that miss L1 by set conflicts",
-}
-_LONGEST_FIRST = "|".join(sorted(_WORDS, key=len, reverse=True))
-_WORD = re.compile(rf"(?<![a-z0-9])(?:{_LONGEST_FIRST})(?![a-z0-9])")
-
-
-def plain_name(part: str) -> str:
-    """Return the name of a part of a time for people; one without any word of ours stays."""
-    if not _WORD.search(part):
-        return part
-    words = re.sub(r"[._]", " ", _WORD.sub(lambda word: _WORDS[word[0]], part))
-    return " ".join(words.split())
-
-
 _FEW = 3
 
 
@@ -71,7 +36,7 @@ def write_uncharged(names: Sequence[str], *, every: bool = False) -> list[str]:
     """Write which properties a model leaves out: few by name, of more how many, or all of them."""
     if not names:
         return []
-    said = [plain_name(name) for name in names] if len(names) <= _FEW else names
+    said = [*map(plain_name, names)]
     if len(names) > _FEW and not every:
         said = [f"{len(names)} properties (countperf predict --explain lists them)"]
     return [f"not charged by this model: {', '.join(said)}"]
@@ -323,7 +288,7 @@ _ALIKE = 0.05  # of a time: a difference below is none to explain
 
 _LEAST_CAUSE = 0.2  # of a difference: parts that make less of it are not named, nor more than two
 
-_BREAKDOWN = ("group", "time", "share", "part")
+_BREAKDOWN = ("resource", "time", "share", "part")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -449,12 +414,13 @@ def _incomplete(of: Prediction) -> str:
     """Say that a time is without some costs, so that it is a lower bound; nothing if it is not."""
     if of.complete:
         return ""
-    return f" (incomplete: without the cost of {text.some_of(of.missing, most=NAMED_OTHERS)})"
+    missing = text.some_of([*map(plain_name, of.missing)], most=NAMED_OTHERS)
+    return f" (incomplete: without the cost of {missing})"
 
 
 NAMED_OTHERS = 4  # number of indistinguishable features that a remark names
 
-_DERIVED = re.compile(r"(?<![\w.])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w.])")
+_NAME = re.compile(r"(?<![\w./-])[a-z0-9]+(?:[._][a-z0-9]+)+(?![\w./-])")
 
 
 def verdict_lines(checks: Sequence[Verdict]) -> list[str]:
@@ -463,8 +429,8 @@ def verdict_lines(checks: Sequence[Verdict]) -> list[str]:
 
 
 def _plain(message: str) -> str:
-    """Put words for names that formulas of models have; those with dots are in the glossary."""
-    return _DERIVED.sub(lambda name: plain_name(name[0]), message)
+    """Put labels for names of properties, and for those that formulas of models have."""
+    return _NAME.sub(lambda name: plain_name(name[0]), message)
 
 
 _LEAST_SHARE = 0.005  # of a time: parts that take less are shown together

@@ -131,7 +131,7 @@ def test_weights_that_ship_are_kept_if_they_predict_better_and_memory_is_to_be_a
     monkeypatch.setattr(prior, "find_error", lambda *_: 1e-6)
     result = calibrated(store=tmp_path / "c.jsonl", busy=True)
     assert (result.name, result.is_stored, path.exists()) == ("ships", False, False)
-    assert "nothing is stored: the weights that ship, ships, are off by less" in repr(result)
+    assert "nothing is stored: the shipped weights, ships, are off by less" in repr(result)
     source = made.source.model_copy(update={"memory_s": (1e-9, 1e-9)})
     ships = ships.model_copy(update={"source": source})
     with pytest.raises(MeasurementError, match=r"memory is \d+\.\d times slower .* pass busy=True"):

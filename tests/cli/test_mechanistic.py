@@ -82,7 +82,7 @@ def test_several_devices_are_one_table_that_fits_a_terminal(run: Run) -> None:
     assert max(map(len, lines)) <= 100
     assert "is called 'voodoo'" in lines[-1]
     notes = " ".join(lines[first + 15 :])
-    assert "pocl-epyc-zen5, structural: leaves out vector global loads of consecutive" in notes
+    assert "pocl-epyc-zen5, structural: leaves out vector loads from global memory at" in notes
     assert [row["device"] for row in answers] == [
         next(word for word in line.split() if word in devices.split(","))
         for line in lines[first + 1 :][:14]

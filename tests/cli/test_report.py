@@ -92,9 +92,9 @@ def test_pages_need_nothing_else_and_no_name_is_there_twice(pages: dict[str, Pat
         (
             "kernel",
             [
-                "bound by memory: scalar global loads that miss L1",
+                "bound by memory: scalar loads from global memory that miss L1",
                 "operational intensity",
-                "issue.scalar.gmem.load.set_conflict",
+                "scalar loads from global memory that miss L1 by set conflicts",
             ],
         ),
         ("search", ["3.00 ms: tile = 4", f"3 variants ran on {SLUG}, with statistics j = 12.5"]),

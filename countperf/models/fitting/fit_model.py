@@ -60,7 +60,7 @@ class FitResult(Result):
         assert quality is not None  # of a fit
         error = f"in-sample {format_percent(quality.in_sample_error)}"
         if quality.held_out_error is not None:
-            error += f", families left out {format_percent(quality.held_out_error)}"
+            error += f", on classes left out {format_percent(quality.held_out_error)}"
         definition = self.weights.definition
         expression = [f"time_s = {definition.expression}"] if len(definition.terms) > 1 else []
         held_out = {c.name: c.predicted_s for c in self.held_out if not math.isnan(c.predicted_s)}
@@ -401,13 +401,13 @@ def _error_verdict(
     message = f"{100 * own.value:.1f} % on the {own.count} cases of the fit (worst: {worst})"
     left_out = [case.relative_error for case in held_out if not math.isnan(case.predicted_s)]
     if not left_out or coverage is None:
-        message += "; too few families of kernels are predicted from the others"
-        return Verdict(name="errors", passed=False, message=message, remedy="measure more families")
+        message += "; too few classes of kernels are predicted from the others"
+        return Verdict(name="errors", passed=False, message=message, remedy="measure more classes")
     mean = mean_error(left_out)
-    message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their family"
+    message += f", {100 * mean.value:.0f} % on {mean.count} cases predicted without their class"
     if left := len(held_out) - len(left_out):
-        message += f" ({left} are not determined by other families)"
-    of = f"{coverage.cases} cases of {coverage.families} families, each left out of what they are"
+        message += f" ({left} are not determined by other classes)"
+    of = f"{coverage.cases} cases of {coverage.families} classes, each left out of what they are"
     if np.log(coverage.median_factor_90) >= functions.WIDEST_REACH:
         message += f"; intervals of 90 % would reach a factor of {coverage.median_factor_90:.0f}"
         message += f" either way ({of} made from), so none are given"
@@ -416,7 +416,7 @@ def _error_verdict(
     slack = COVERAGE_ERRORS * (0.9 * 0.1 / coverage.families) ** 0.5
     is_good = own.value <= ERROR_LIMIT and mean.value <= HELD_OUT_LIMIT
     passed = is_good and coverage.share_90 >= 0.9 - slack
-    remedy = "expect such errors for kernels unlike those measured; measure more families"
+    remedy = "expect such errors for kernels unlike those measured; measure more classes"
     return Verdict(name="errors", passed=passed, message=message, remedy="" if passed else remedy)
 
 

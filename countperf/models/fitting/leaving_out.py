@@ -233,7 +233,7 @@ def leave_out(
 ) -> dict[Group, LeftOut]:
     """Predict groups of families, each by a fit of the others."""
     left_out: dict[Group, LeftOut] = {}
-    for group in step_through(groups, "leaving out families"):
+    for group in step_through(groups, "leaving out classes"):
         inside = np.isin(labels, group)
         times = np.full(int(inside.sum()), np.nan)
         predicted_s = np.empty(0)
@@ -247,7 +247,7 @@ def leave_out(
             predicted_s = fitted.predicted_s
         except FitNotConvergedError as error:
             named = ", ".join(map(repr, group))
-            raise FitNotConvergedError(f"without the family {named}: {error}") from error
+            raise FitNotConvergedError(f"without the class {named}: {error}") from error
         except FitError:  # nothing is left to fit
             pass
         left_out[group] = LeftOut(times_s=times, outside=~inside, predicted_s=predicted_s)

@@ -314,7 +314,7 @@ class CalibrationResult(Result):
         ]
         if not self.is_stored:
             notes.append(
-                f"nothing is stored: the weights that ship, {self.name}, are off by less on these"
+                f"nothing is stored: the shipped weights, {self.name}, are off by less on these"
                 " kernels"
             )
         if self.without_code:
@@ -334,9 +334,9 @@ class CalibrationResult(Result):
             rows=rows,
             columns={
                 "model": Column("model"),
-                "held_out_error": Column("families left out", format_percent),
-                "shipped_error": Column("weights that ship", format_percent),
-                "expected_error": Column("expected", format_percent),
+                "held_out_error": Column("error on classes left out", format_percent),
+                "shipped_error": Column("shipped weights", format_percent),
+                "expected_error": Column("expected error", format_percent),
             },
             notes=[*notes, f"to use it: countperf predict KERNEL SIZES --weights {self.name}"],
             facts={

@@ -397,7 +397,7 @@ def test_predictions_are_multiplied_and_say_so() -> None:
     verdict = corrected.verdicts[-1]
     assert (verdict.name, verdict.passed) == (CORRECTION, True)
     assert f"multiplied by {corrected_s / plain_s:.3g}" in verdict.message
-    assert all(name in verdict.message for name in ("k14", "most alike"))
+    assert all(name in verdict.message for name in ("k14", "most similar"))
     assert text_of(corrected).splitlines()[-1] == f"correction: {verdict.message}"
     assert verdict.message in text_of(countperf.explain(NEW, n=4096, weights=weights()))
     assert "correction" not in text_of(plain)
