@@ -324,20 +324,20 @@ def _draw_roofs(
         angle = math.degrees(math.atan2(above, x))
         said = f"{level}: {format_quantity(bandwidths[level], 'byte/s')}"
         along: Any = {"rotation_mode": "anchor", "transform_rotates_text": True, "clip_on": True}
-        panel.text(x, above, said, fontsize=8, rotation=angle, **along)
+        panel.text(x, above, said, fontsize=9, rotation=angle, **along)
     if peak < math.inf:
         start = min((peak / of for of in bandwidths.values()), default=low)
         panel.plot([start, high], [peak / 1e9] * 2, color=BLUE, gid="compute-ceiling")
         said = f"arithmetic: {format_quantity(peak, 'flop/s')}"
-        panel.text(high, 1.1 * peak / 1e9, said, fontsize=8, ha="right")
+        panel.text(high, 1.1 * peak / 1e9, said, fontsize=9, ha="right")
     panel.set(xscale="log", yscale="log", title=slug)
     panel.margins(x=0, y=0.1)
     plain_ticks(panel.xaxis, panel.yaxis)
     columns = 1 if any(len(point.label) > _WIDE for point in points) else 2
     below: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.08), "frameon": False}
-    below |= {"title": fill(lacking, 60, break_on_hyphens=False), "title_fontsize": 8}
+    below |= {"title": fill(lacking, 60, break_on_hyphens=False), "title_fontsize": 9}
     handles, labels = panel.get_legend_handles_labels()
-    panel.legend(handles, labels, fontsize=8, ncols=columns, **below)
+    panel.legend(handles, labels, fontsize=9, ncols=columns, **below)
 
 
 def model_roofline_figure(answers: Sequence[ModelAnswers]) -> Figure:
