@@ -18,12 +18,13 @@ from countperf.api.prediction import choose_weights, explain
 from countperf.cli.common import as_dict, pick_options, show
 from countperf.errors import ParameterError
 from countperf.measuring import MeasurementSet
-from countperf.models.explanation import weights_table
+from countperf.models.explanation import weight_rows, weights_table
+from countperf.models.labels import read_meanings
 from countperf.models.library import NamedFit, find_fit, load_weights, short_name
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
-from countperf.text import Printed, extract, format_quantity, point_text
+from countperf.text import Printed, Row, extract, format_quantity, point_text
 from countperf.tuning.result import fastest_of, read_journal
 
 Part = Printed | tuple[str, Any]  # a result, or a picture with its description
@@ -125,10 +126,11 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
         parts.append(judgement.lay_out())
     lead = [f"{short_name(weights.model)} model, fitted for {weights.device.name}"]
     rates = [Printed(shown=weights_table(weights))]
+    words = [_explain_words(weight_rows(weights))]
     return Page(
         f"Fit of {weights.device.slug}",
         [*lead, choice] if choice else lead,
-        {"Accuracy": parts, "Weights as rates": rates},
+        {"Accuracy": parts, "Weights as rates": rates, "Words": words},
     )
 
 
@@ -145,8 +147,18 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     if explained.flops > 0 and explained.global_bytes > 0:
         drawn.append(("roofline", figures.roofline_figure(explained, device)))
     title = ", ".join(filter(None, [made.kernel, point_text(made.parameters)]))
-    sections = {"Where the time goes": [*drawn, explained.lay_out(device)]}
+    shown = explained.lay_out(device)
+    sections = {"Where the time goes": [*drawn, shown], "Words": [_explain_words(shown.rows)]}
     return Page(title, prediction_head(made), sections)
+
+
+def _explain_words(rows: Sequence[Row]) -> Printed:
+    """Give what the glossary says of labels of parts of a time, by resource."""
+    said = read_meanings()
+    words = {row[kind]: row["group"] for row in rows for kind in ("group", "name")}
+    ordered = sorted((of, name != of, name) for name, of in words.items() if name in said)
+    made = [{"resource": of, "part": name, "meaning": said[name]} for of, _, name in ordered]
+    return Printed(rows=made)
 
 
 def _search_page(path: Path) -> Page:

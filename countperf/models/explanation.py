@@ -178,14 +178,16 @@ class Explanation(text.Result, text.ShortRepr):
             }
             for part in self.parts
         ]
-        uncharged = write_uncharged(made.ignored, every=True)
+        headings = ", ".join(dict.fromkeys(str(row["group"]) for row in rows))
+        words = [f"parts are explained in docs/glossary.md, under {headings}"]
+        words += write_uncharged(made.ignored, every=True)
         explanation = {"expression": self.expression, "parts": rows}
         explanation |= text.extract(self, "global_bytes", "flops")
         return text.Printed(
             head=[*predictions.prediction_head(made), f"time_s = {self.expression}"],
             rows=rows,
             shown=text.table_of([_show_part(row) for row in rows], _EXPLAINED),
-            notes=[*self._describe_demand(device), *uncharged, *predictions.write_caveats(made)],
+            notes=[*self._describe_demand(device), *words, *predictions.write_caveats(made)],
             facts={**made.lay_out().facts, "explanation": explanation},
         )
 

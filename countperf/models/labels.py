@@ -27,6 +27,16 @@ def read_labels() -> tuple[list[tuple[re.Pattern[str], str]], _Words]:
     return [(re.compile(re.sub(r"{(\w+)}", match_field, n)), s) for n, s in found.items()], words
 
 
+def read_meanings() -> dict[str, str]:
+    """Return what the tables of the glossary say of each label, by label."""
+    package = Path(__file__).parent.parent
+    folders = package / "_docs", package.parent / "docs"  # of an installed package; of a checkout
+    path = next(path for of in folders if (path := of / "glossary.md").is_file())
+    rows = re.findall(r"^\| (.*?) \| (.*) \|$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    each = [(label, meaning) for labels, meaning in rows for label in labels.split("<br>")]
+    return {name.strip("*`"): meaning.replace("*", "") for name, meaning in reversed(each)}
+
+
 @cache
 def plain_name(part: str) -> str:
     """Return the label of a part of a time; one that is not ours stays.

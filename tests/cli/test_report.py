@@ -95,6 +95,8 @@ def test_pages_need_nothing_else_and_no_name_is_there_twice(pages: dict[str, Pat
                 "bound by memory: scalar loads from global memory that miss L1",
                 "operational intensity",
                 "scalar loads from global memory that miss L1 by set conflicts",
+                " Words ",
+                "too many lines share its set",
             ],
         ),
         ("search", ["3.00 ms: tile = 4", f"3 variants ran on {SLUG}, with statistics j = 12.5"]),

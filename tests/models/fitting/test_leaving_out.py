@@ -184,7 +184,7 @@ def test_a_fit_that_stops_early_says_so() -> None:
     model = load_fitted_model("linear").model_copy(update={"residual": "log", "loss": "soft_l1"})
     whole = estimate(cases, model, recipe_of(model))
     hasty = recipe_of(model, max_evaluations=1)
-    with pytest.raises(FitNotConvergedError, match="without the family"):
+    with pytest.raises(FitNotConvergedError, match="without the class"):
         leave_families_out(cases, whole, hasty)
 
 
