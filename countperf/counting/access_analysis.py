@@ -408,7 +408,7 @@ def _sort_piece(
     parts: list[list[tuple[frozenset[int], LanePattern]]] = []
     for component in components:
         if component.names & scope.lanes.keys():
-            parts.append(_sort_component(component, scope, modulus))
+            parts.append([*_sort_component(component, scope, modulus)])
         else:
             shifts = _add_shifts(shifts, _count_shifts(component, modulus), modulus)
     _check_number(prod(map(len, parts)), _MAXIMUM_PATTERNS, _PATTERNS)
@@ -446,8 +446,8 @@ def _count_shifts(component: _Component, modulus: int) -> Histogram:
 
 def _sort_component(
     component: _Component, scope: Scope, modulus: int
-) -> list[tuple[frozenset[int], LanePattern]]:
-    """Sort the executions of a component with work items; return patterns and their local axes."""
+) -> Iterator[tuple[frozenset[int], LanePattern]]:
+    """Sort the executions of a component with work items; yield patterns and their local axes."""
     points, address, kept = component.list_addresses()
     lanes = {name: axis for name, axis in scope.lanes.items() if name in component.names}
     items = scope.grid.items
@@ -469,12 +469,9 @@ def _sort_component(
     table = table[(table != _NOTHING).any(axis=1)]
     lowest = table.min(axis=1, initial=_NOTHING)
     table = np.where(table == _NOTHING, _NOTHING, table - lowest[:, np.newaxis])
-    patterns: list[tuple[frozenset[int], LanePattern]] = []
     for row, equal in _find_distinct_rows(table):
         active, shifts = row != _NOTHING, _count_remainders(lowest[equal], modulus)
-        pattern = LanePattern(np.where(active, row, 0), active, shifts)
-        patterns.append((frozenset(lanes.values()), pattern))
-    return patterns
+        yield frozenset(lanes.values()), LanePattern(np.where(active, row, 0), active, shifts)
 
 
 def _count_remainders(values: NDArray[np.int64], modulus: int) -> Histogram:

@@ -320,12 +320,12 @@ def unite_accessed_cells(
     accessed: Iterable[tuple[Sequence[QuasiPolynomial], frozenset[str], Cases]], domains: Domains
 ) -> IntegerSet:
     """Return the union of the cells that accesses reach, by functions that tell cells apart."""
-    parts: list[IntegerSet] = []
-    for functions, within, cases in accessed:
-        counted, _ = domains.trip_statistics(within)
-        executed = domains.find_points(counted, cases)
-        for part, values in _without_quotients(executed, tuple(functions), domains):
-            parts.append(sets.image(part, values))
+    parts = [
+        sets.image(part, values)
+        for functions, within, cases in accessed
+        for executed in [domains.find_points(domains.trip_statistics(within)[0], cases)]
+        for part, values in _without_quotients(executed, tuple(functions), domains)
+    ]
     return domains.counter.as_one_piece(sets.union(parts))
 
 

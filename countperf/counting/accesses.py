@@ -20,7 +20,6 @@ from loopy.kernel.array import (
     SeparateArrayArrayDimTag,
     VectorArrayDimTag,
 )
-from loopy.preprocess import make_args_for_offsets_and_strides, make_arrays_for_sep_arrays
 from loopy.symbolic import WalkMapper, get_dependencies
 from pymbolic import parse
 from pymbolic.primitives import Variable
@@ -80,7 +79,12 @@ class Layout(ShortRepr):
         below = ONE
         while remaining:
             ratios = {axis: exact_quotient(self.strides[axis], below) for axis in remaining}
-            axis = next((k for k in remaining if self._divides(k, remaining)), None)
+            # the axis whose stride divides those of all others
+            shares = {
+                k: [exact_quotient(self.strides[j], self.strides[k]) for j in remaining]
+                for k in remaining
+            }
+            axis = next((k for k, quotients in shares.items() if None not in quotients), None)
             if None in ratios.values() or axis is None or (not axes and self.strides[axis] != ONE):
                 return None
             if axes:
@@ -89,10 +93,6 @@ class Layout(ShortRepr):
             remaining.remove(axis)
             below = self.strides[axis]
         return tuple(axes), (self.shape[axes[0]] if axes else None, *extents)
-
-    def _divides(self, axis: int, others: Sequence[int]) -> bool:
-        quotients = (exact_quotient(self.strides[k], self.strides[axis]) for k in others)
-        return all(quotient is not None for quotient in quotients)
 
 
 def layout_of(
@@ -418,13 +418,6 @@ def names_in_layouts(arrays: Iterable[Any]) -> set[str]:
 def _names(expressions: Iterable[Any]) -> set[str]:
     known = (e for e in expressions if e is not None and not isinstance(e, type))
     return set[str]().union(*map(get_dependencies, known))
-
-
-def with_arguments(kernel: Any) -> Any:
-    """Return a kernel with the arguments that Loopy adds for split arrays, offsets and strides."""
-    if kernel.state >= lp.KernelState.PREPROCESSED:
-        return kernel
-    return make_args_for_offsets_and_strides(make_arrays_for_sep_arrays(kernel))
 
 
 def automatic_strides(array: Any) -> dict[str, int]:

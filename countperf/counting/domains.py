@@ -151,8 +151,11 @@ class Domains:
         loops: dict[str, DataLoop] = {}
         for name in sorted(frozenset[str]().union(*(i.within_inames for i in kernel.instructions))):
             whole = self.joint_domain(frozenset([name]))
-            reads = self._find_data_in(sets.project_onto(whole, [name]))
-            if reads:
+            line = sets.project_onto(whole, [name])
+            read = isl_sets.names_of(line, parameters=True)
+            unknown = tuple(parameter for parameter in read if parameter not in self.sizes)
+            if unknown and sets.without_parameters(line, unknown) is None:
+                alone = (one for one in unknown if sets.without_parameters(line, [one]) is None)
                 names = isl_sets.names_of(whole, parameters=False)
                 is_parallel = {n: bool(kernel.iname_tags_of_type(n, ConcurrentTag)) for n in names}
                 place = order.get(name, -1)
@@ -162,16 +165,8 @@ class Domains:
                 trips = self._count_trips(name, frozenset(around), whole)
                 if trips is not None and not trips.names() <= self.sizes:
                     trips = None
-                loops[name] = DataLoop(name, reads, trips)
+                loops[name] = DataLoop(name, tuple(alone) or unknown, trips)
         return loops
-
-    def _find_data_in(self, line: isl_sets.IntegerSet) -> tuple[str, ...]:
-        names = isl_sets.names_of(line, parameters=True)
-        unknown = tuple(name for name in names if name not in self.sizes)
-        if not unknown or sets.without_parameters(line, unknown) is not None:
-            return ()
-        reads = (name for name in unknown if sets.without_parameters(line, [name]) is None)
-        return tuple(reads) or unknown
 
     def _count_trips(
         self, name: str, around: frozenset[str], whole: isl_sets.IntegerSet
@@ -306,12 +301,10 @@ class Domains:
     def bind_loops(self, within: frozenset[str]) -> Mapping[str, QuasiPolynomial]:
         """Return the loop variables whose values others decide: inner loops by outer ones."""
         counted, _ = self.trip_statistics(within)
-        hull = sets.equalities(self.joint_domain(counted))
-        if hull is None:
-            return {}
         loops = counted.difference(self.local_axes, self.group_axes)
         loops = sorted(loops, key=lambda name: (-self._loop_order.get(name, -1), name))
-        values = sets.solve_dimensions(sets.project_onto(hull, counted), loops)
+        hull = sets.project_onto(self.joint_domain(counted).affine_hull(), counted)
+        values = sets.solve_dimensions(hull, loops)
         known = self.inames | self.sizes
         return {name: value for name, value in values.items() if value.names() <= known}
 

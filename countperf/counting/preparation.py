@@ -128,6 +128,7 @@ class KernelTally:
         if (known := self._read.get(instruction_id)) is not None:
             return known
         domains, given = self._prepared.domains, self._prepared.statistics
+        always = Case(alternatives=ALWAYS, holds=True)
         instruction = self._prepared.kernel.id_to_insn[instruction_id]
         given.used.clear()
         supplied = self._prepared.supplied.get(instruction_id)
@@ -144,7 +145,9 @@ class KernelTally:
             within, reasons = self._rules.loops_around(instruction), frozenset[str]()
             tested = self._rules.tally_predicates(instruction) if instruction.predicates else {}
             parts = tuple(
-                InstructionPart(key, (*predicates, *filter(_may_fail, cases)), number, share)
+                InstructionPart(
+                    key, (*predicates, *(c for c in cases if c != always)), number, share
+                )
                 for some, share in ((tested, 1), (self._rules.tally(instruction), probability))
                 for (key, cases), number in some.items()
             )
@@ -213,15 +216,13 @@ class PreparedKernel:
         """Device programs in order of launch, and global barriers."""
         return schedule_of(self.kernel)
 
-    def launches(self) -> Iterator[Launch]:
-        """Return the device programs in order, each looked at when it is asked for."""
-        return map(self._look_at, range(len(self.schedule.programs)))
-
     @memoize_method
-    def _look_at(self, number: int) -> Launch:
-        program = self.schedule.programs[number]
-        grid = self.domains.grid(program.instruction_ids)
-        return Launch(program, self.domains, grid, program.regions())
+    def launches(self) -> tuple[Launch, ...]:
+        """Return the device programs in order."""
+        domains, programs = self.domains, self.schedule.programs
+        grids = [domains.grid(program.instruction_ids) for program in programs]
+        pairs = zip(programs, grids, strict=True)
+        return tuple(Launch(program, domains, grid, program.regions()) for program, grid in pairs)
 
     @contextmanager
     def count_with_advice(self) -> Generator[None]:
@@ -234,10 +235,6 @@ class PreparedKernel:
                 raise
             raise _ask_for(needs, self.kernel.name) from error
         _check_statistics(self.domains, self.supplied)
-
-
-def _may_fail(case: Case | FirstIteration) -> bool:
-    return isinstance(case, FirstIteration) or case.alternatives != ALWAYS or not case.holds
 
 
 def omit_barriers(kernel: Any, instruction_ids: Iterable[str]) -> list[str]:

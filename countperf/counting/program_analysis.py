@@ -24,6 +24,7 @@ from loopy.symbolic import TypeCast, get_dependencies
 from countperf.counting.device_programs import LocalBarrier, Loop, RegionOutline
 from countperf.counting.expression_types import flatten_operands, list_nodes, name_of
 from countperf.counting.keys import Grid, type_name
+from countperf.counting.operations.scalars import FUNCTION_KINDS
 from countperf.counting.operations.source_view import component_of, real_part
 from countperf.counting.preparation import KernelTally, Launch, PreparedKernel, omit_barriers
 from countperf.counting.scopes import Known, Scope, barrier_passes, trips_of
@@ -128,14 +129,15 @@ class _Builder:
             passes = barrier_passes(self.domains, barrier, launch_loops, grid)
         barrier_loops = tuple(name for name in around if name not in launch_loops)
         loops = tuple(self._analyze_loops(outline, ids))
-        instructions = tuple(self._analyze_instruction(outline, i) for i in ids)
+        instructions: list[InstructionAnalysis] = []
+        for i in ids:
+            read = self.tally.instruction(self.launch, outline, i)
+            executions = self.domains.executions(read.scope.within, read.scope.cases, self.grid)
+            executions = executions.scale(read.probability)
+            instructions.append(InstructionAnalysis(i, executions, read.scope))
         chains = tuple(found for i in ids for found in self.chains.get(i, ()))
-        return RegionAnalysis(outline.index, barrier_loops, loops, instructions, chains, passes)
-
-    def _analyze_instruction(self, outline: RegionOutline, name: str) -> InstructionAnalysis:
-        read = self.tally.instruction(self.launch, outline, name)
-        executions = self.domains.executions(read.scope.within, read.scope.cases, self.grid)
-        return InstructionAnalysis(name, executions.scale(read.probability), read.scope)
+        inside = (loops, tuple(instructions), chains)
+        return RegionAnalysis(outline.index, barrier_loops, *inside, passes)
 
     def _analyze_loops(self, outline: RegionOutline, ids: list[str]) -> Iterator[LoopAnalysis]:
         inside: dict[tuple[str, ...], list[str]] = {}
@@ -165,7 +167,7 @@ class _Builder:
                 bodies[loop].append(instruction)
         cycles_by_key: dict[tuple[Any, Any], list[tuple[str, list[_Edge]]]] = {}
         for loop, body in bodies.items():
-            for cycle in _find_cycles(_find_edges(body, loop.iname, types)):
+            for cycle in _find_cycles([*_find_edges(body, loop.iname, types)]):
                 members = sorted({edge.target for edge in cycle})
                 variables = tuple(sorted({_name_of(edge.reference) for edge in cycle}))
                 key = (tuple(body[k].id for k in members), variables)
@@ -219,15 +221,14 @@ def _name_of(reference: Any) -> str:
     return named.name
 
 
-def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> list[_Edge]:
-    """Return which write each read of a private variable sees, and what lies in between."""
+def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> Iterator[_Edge]:
+    """Yield which write each read of a private variable sees, and what lies in between."""
     writes: list[tuple[int, Any]] = [
         (number, target)
         for number, instruction in enumerate(body)
         for target in instruction.assignees
         if isinstance(target, p.Variable | p.Subscript) and _name_of(target) in types
     ]
-    result: list[_Edge] = []
     for number, instruction in enumerate(body):
         for reference in _find_references(instruction.expression, types):
             if loop in get_dependencies(reference):
@@ -242,8 +243,7 @@ def _find_edges(body: Sequence[Any], loop: str, types: Mapping[str, str]) -> lis
             ways = _yield_ways(instruction.expression, reference)
             longest = max(ways, key=len, default=[])  # from the reference to the value
             operations = Counter(f"{operation}.{kind}" for operation in longest)
-            result.append(_Edge(source, number, not before, reference, operations))
-    return result
+            yield _Edge(source, number, not before, reference, operations)
 
 
 def _may_be_same(left: Any, right: Any) -> bool:
@@ -308,8 +308,6 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
             factors = flatten_operands(expr, p.Product)
             real = [f for f in factors if f != -1]
             return [(f, ["mul"] * (len(real) - max(k, 1))) for k, f in enumerate(real)]
-        case p.Quotient():
-            return [(expr.numerator, ["div"]), (expr.denominator, ["div"])]
         case p.FloorDiv() | p.Remainder():
             kind = "div" if isinstance(expr, p.FloorDiv) else "mod"
             kind = "shift" if is_power_of_two(expr.denominator) else kind
@@ -320,36 +318,31 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
         case p.Min() | p.Max():
             last = len(expr.children) - 1
             return [(c, ["minmax"] * min(k + 1, last)) for k, c in enumerate(expr.children)]
-        case p.If():
-            return [(c, ["select"]) for c in (expr.condition, expr.then, expr.else_)]
-        case p.Comparison():
-            return [(expr.left, ["compare"]), (expr.right, ["compare"])]
-        case p.LogicalAnd() | p.LogicalOr():
-            return [(child, []) for child in expr.children]
-        case p.LogicalNot():
-            return [(expr.child, [])]
-        case p.BitwiseAnd() | p.BitwiseOr() | p.BitwiseXor():
-            return [(child, ["bitwise"]) for child in expr.children]
-        case p.BitwiseNot():
-            return [(expr.child, ["bitwise"])]
-        case p.LeftShift() | p.RightShift():
-            return [(expr.shiftee, ["shift"]), (expr.shift, ["shift"])]
-        case TypeCast():
-            return [(expr.child, ["convert"])]
-        case p.Subscript():
-            return [(part, ["load"]) for part in expr.index_tuple]
         case p.Call():
-            return [(child, [_function_kind(expr.function)]) for child in expr.parameters]
+            is_extreme = isinstance(getattr(expr.function, "name", None), ArgExtOp)
+            kind = "minmax"  # a comparison and the selection by it
+            if not is_extreme:
+                kind = FUNCTION_KINDS.get(name_of(expr.function), "special")
+            return [(child, [kind]) for child in expr.parameters]
         case _:
-            return []
+            names, kinds = _ALIKE.get(type(expr), ((), []))
+            parts = (getattr(expr, name) for name in names)
+            return [
+                (one, kinds) for part in parts for one in (part if type(part) is tuple else (part,))
+            ]
 
 
-def _function_kind(function: Any) -> str:
-    if isinstance(getattr(function, "name", None), ArgExtOp):
-        return "minmax"  # a comparison and the selection by it
-    choices = dict.fromkeys(("min", "max", "fmin", "fmax"), "minmax")
-    kinds = choices | {"fma": "fma", "mad": "fma", "pow": "pow"}
-    return kinds.get(name_of(function), "special")
+_ALIKE: Mapping[type, tuple[tuple[str, ...], list[str]]] = {
+    p.Quotient: (("numerator", "denominator"), ["div"]),
+    p.If: (("condition", "then", "else_"), ["select"]),
+    p.Comparison: (("left", "right"), ["compare"]),
+    **dict.fromkeys((p.LogicalAnd, p.LogicalOr), (("children",), [])),
+    **dict.fromkeys((p.BitwiseAnd, p.BitwiseOr, p.BitwiseXor), (("children",), ["bitwise"])),
+    **{p.LogicalNot: (("child",), []), p.BitwiseNot: (("child",), ["bitwise"])},
+    **dict.fromkeys((p.LeftShift, p.RightShift), (("shiftee", "shift"), ["shift"])),
+    **{TypeCast: (("child",), ["convert"]), p.Subscript: (("index_tuple",), ["load"])},
+}
+"""Parts of nodes of which all have the same operations to the whole, by class."""
 
 
 def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:

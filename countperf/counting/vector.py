@@ -343,7 +343,7 @@ class PropertyVector(Result, Mapping[str, Count]):
         {'flop.add.f32': 9}
         """
         read = {
-            name: Count(quantity=_read_quantity(value), granularity=granularity_of(name))
+            name: Count(quantity=from_isl_text(value), granularity=granularity_of(name))
             for name, value in counts.items()
         }
         return cls(read, kernel=kernel, view=view)
@@ -534,11 +534,6 @@ class PropertyVector(Result, Mapping[str, Count]):
             shown=table_of(shown, columns),
             facts={"kernel": self.kernel, **view, "properties": properties},
         )
-
-
-def _read_quantity(value: str | int) -> PiecewiseQuasiPolynomial:
-    is_number = isinstance(value, int)
-    return PiecewiseQuasiPolynomial.from_value(value) if is_number else from_isl_text(value)
 
 
 def _count_values(value: Any, titles: Sequence[str]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class WorkGroups:
         values = self._find_values(program, sizes, arguments)
         try:
             with self._prepared.domains.limit(*_LIMIT):
-                parts = _by_group(self._prepared.domains, executed, len(groups), values)
+                parts = [*_by_group(self._prepared.domains, executed, len(groups), values)]
                 kinds = kinds_of_points(groups, parts, most)
         except UncountableSetError:
             kinds, parts = [*parts_by_place(groups)], []
@@ -142,16 +142,15 @@ def typical_group(
     """Return the number of a group of the kind that executes the most, the middle if it may."""
     try:
         with domains.limit(*_LIMIT):
-            return typical_point(groups, _by_group(domains, executed, len(groups), values))
+            return typical_point(groups, [*_by_group(domains, executed, len(groups), values)])
     except UncountableSetError:
         return tuple(extent // 2 for extent in groups)
 
 
 def _by_group(
     domains: Domains, executed: Collection[Executed], number: int, values: Mapping[str, int]
-) -> list[Any]:
-    """Return what is executed, by the numbers of groups; what data decides is left out."""
-    parts: list[Any] = []
+) -> Iterator[Any]:
+    """Yield what is executed, by the numbers of groups; what data decides is left out."""
     for within, cases in executed:
         try:
             points = domains.find_points(within.difference(domains.data_loops), cases)
@@ -166,8 +165,7 @@ def _by_group(
             first = sets.constant_bounds(line)[axes[axis]][0] or 0
             functions.append(QuasiPolynomial.name(axes[axis]) - first)
         functions += [QuasiPolynomial.name(name) for name in names if name not in axes.values()]
-        parts.append(place_in_box(sets.image(points, functions), sorted(axes), number))
-    return parts
+        yield place_in_box(sets.image(points, functions), sorted(axes), number)
 
 
 class _Sides(SideWalker):

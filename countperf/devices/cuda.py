@@ -154,7 +154,7 @@ class CudaBackend:
 def describe(driver: CudaDriver, index: int) -> common.Device:
     """Read identity and limits of a GPU."""
     properties: dict[str, Any] = driver.runtime.getDeviceProperties(index)
-    name = bytes(properties["name"]).decode().strip()
+    name, version = bytes(properties["name"]).decode().strip(), driver.runtime.driverGetVersion()
     free, kilohertz = int(properties["totalGlobalMem"]), properties.get("clockRate", 0)
     with suppress(*driver.failures()):  # its trial will say what is wrong with it
         driver.cupy.cuda.Device(index).use()
@@ -166,7 +166,7 @@ def describe(driver: CudaDriver, index: int) -> common.Device:
         platform=_PLATFORM,
         vendor="NVIDIA Corporation",
         name=name,
-        driver_version=_cuda_version(driver),
+        driver_version=f"{version // 1000}.{version % 1000 // 10}",
         device_type="gpu",
         compute_units=int(properties["multiProcessorCount"]),
     )
@@ -186,11 +186,6 @@ def describe(driver: CudaDriver, index: int) -> common.Device:
     return common.Device(
         label=f"cuda:{index}", identity=identity, limits=limits, handle=handle, backend="cuda"
     )
-
-
-def _cuda_version(driver: CudaDriver) -> str:
-    number = driver.runtime.driverGetVersion()
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 Extents = tuple[int, ...]

@@ -11,6 +11,7 @@ import loopy as lp
 import numpy as np
 from loopy import AddressSpace
 from loopy.kernel.array import FixedStrideArrayDimTag, VectorArrayDimTag
+from loopy.preprocess import make_args_for_offsets_and_strides, make_arrays_for_sep_arrays
 from loopy.symbolic import get_dependencies
 from numpy.typing import NDArray
 from pymbolic import evaluate
@@ -392,7 +393,9 @@ def check_offsets(t_unit: Any) -> None:
 def describe_kernel(t_unit: Any, prepare: Prepare | None = None) -> DeviceKernel:
     """Describe a kernel of Loopy's, which can be launched if it is said how."""
     t_unit = with_argument_types(t_unit)
-    entry = accesses.with_arguments(t_unit.default_entrypoint)
+    entry = t_unit.default_entrypoint
+    if entry.state < lp.KernelState.PREPROCESSED:
+        entry = make_args_for_offsets_and_strides(make_arrays_for_sep_arrays(entry))
     limit = int(np.iinfo(entry.index_dtype.numpy_dtype).max)
     arrays: list[KernelArray] = []
     scalars: dict[str, np.dtype[Any]] = {}

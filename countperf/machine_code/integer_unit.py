@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from countperf.machine_code.machine_state import (
@@ -38,14 +39,12 @@ def _exact(bits: int, result: int, carry: Any = 0, overflow: Any = 0) -> Flags:
     return Flags("exact", int(carry), int(overflow), result & ((1 << bits) - 1), bits)
 
 
-def _add(bits: int, a: int, b: int) -> _Outcome:
-    result = (a + b) & ((1 << bits) - 1)
-    return result, Flags("add", a, b, result, bits)
+def _combine(kind: str, bits: int, a: int, b: int) -> _Outcome:
+    result = (a + b if kind == "add" else a - b) & ((1 << bits) - 1)
+    return result, Flags(kind, a, b, result, bits)
 
 
-def _subtract(bits: int, a: int, b: int) -> _Outcome:
-    result = (a - b) & ((1 << bits) - 1)
-    return result, Flags("sub", a, b, result, bits)
+_add, _subtract = partial(_combine, "add"), partial(_combine, "sub")
 
 
 def _with_carry(bits: int, a: int, b: int, carry: int, sign: int) -> _Outcome:
@@ -238,7 +237,8 @@ def _special(mnemonic: str, parts: list[str]) -> Action | None:
     if mnemonic.startswith("cmov") and len(parts) == 2:
         return _conditional(mnemonic.removeprefix("cmov"), parts)
     if mnemonic.startswith("set") and parts:
-        return _set(mnemonic.removeprefix("set"), parts[0])
+        decide, write = condition_of(mnemonic.removeprefix("set")), writer(parts[0], 8)
+        return lambda machine: write(machine, None if decide is None else decide(machine))
     return None
 
 
@@ -288,11 +288,6 @@ def _conditional(suffix: str, parts: list[str]) -> Action:
         write(machine, (new if new == old else None) if is_so is None else new if is_so else old)
 
     return move
-
-
-def _set(suffix: str, text: str) -> Action:
-    decide, write = condition_of(suffix), writer(text, 8)
-    return lambda machine: write(machine, None if decide is None else decide(machine))
 
 
 def _forget(mnemonic: str, parts: list[str], implicit: Sequence[str]) -> Action | None:

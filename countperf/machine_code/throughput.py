@@ -87,12 +87,12 @@ def blocks_of(program: MachineProgram, executed: Mapping[int, int]) -> list[Anal
     """Return the blocks that matter, one by one and with short loops joined to what is around."""
     least = SMALLEST_SHARE * sum(executed.values())
     blocks = [
-        AnalyzedBlock(_text(program, lines), executed[lines[0]], "loop" if is_loop else "")
+        AnalyzedBlock(tuple(_text(program, lines)), executed[lines[0]], "loop" if is_loop else "")
         for lines, is_loop in program.straight(executed)
         if executed[lines[0]] * len(lines) >= least
     ]
     blocks += [
-        AnalyzedBlock(_text(program, lines), part.executed / len(lines), "joined")
+        AnalyzedBlock(tuple(_text(program, lines)), part.executed / len(lines), "joined")
         for part in iterations(program, executed, LONGEST_ITERATION)
         if part.executed >= least and (lines := part.iteration())
     ]
@@ -133,18 +133,16 @@ def _analyze_texts(texts: Iterable[BlockText]) -> dict[BlockText, Cycles]:
     return figures
 
 
-def _text(program: MachineProgram, lines: Iterable[int]) -> BlockText:
-    texts: list[str] = []
+def _text(program: MachineProgram, lines: Iterable[int]) -> Iterator[str]:
     for number in lines:
         name, operands = program.lines[number].mnemonic, program.lines[number].operands
         if name.startswith(_LEFT_OUT) or operands.startswith("*"):
             continue
         if name[0] == "j":
-            texts.append(f"{name} {_LABEL}")
+            yield f"{name} {_LABEL}"
         else:
             operands = _SEGMENT.sub("", _NEXT_TO_CODE.sub("0(%rip)", operands))
-            texts.append(f"{name} {operands}".rstrip())
-    return tuple(texts)
+            yield f"{name} {operands}".rstrip()
 
 
 def _run(blocks: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:

@@ -129,7 +129,10 @@ class _Walk:
                 break
             start = int(self.places[self.alive].min())
             active = self.alive & (self.places == start)
-            self._leave_scopes(start)
+            if active.sum() == self.alive.sum():  # a scope ends where all lanes are
+                for targets in self.scopes.values():
+                    while targets and targets[-1] == start:
+                        targets.pop()
             end = ends[start]
             self.runs[start, end] += 1
             self.order.append((start, end))
@@ -209,13 +212,6 @@ class _Walk:
                 f"{self.program.name}: the target of {instruction.opcode} is not known"
             )
         self.places[own] = target
-
-    def _leave_scopes(self, index: int) -> None:
-        """Forget a scope once all lanes are where it ends."""
-        if (self.places[self.alive] == index).all():
-            for targets in self.scopes.values():
-                while targets and targets[-1] == index:
-                    targets.pop()
 
 
 def launch_sub_group(

@@ -277,17 +277,11 @@ _SEVERAL = re.compile("_(live_across_barrier|set_conflict|l1_reuse|l2_reuse|beyo
 """Components of names of properties that are not one word."""
 
 
-def _components(name: str) -> list[str]:
-    """Return the components of a property's name that a name of a formula may stand for."""
-    components: list[str] = []
-    for number, piece in enumerate(_SEVERAL.split(name)):
-        components += [piece] if number % 2 else piece.strip("_").split("_")
-    return [component for component in components if component]
-
-
 def property_of(name: str) -> str | None:
     """Return the property that a name of a formula stands for, or None."""
-    parts = _components(name)
+    parts: list[str] = []
+    for number, piece in enumerate(_SEVERAL.split(name)):
+        parts += [piece] if number % 2 else filter(None, piece.split("_"))
     for pieces in (parts, [*parts[:3], "_".join(parts[3:])], [parts[0], "_".join(parts[1:])]):
         try:
             return validate_name(".".join(piece for piece in pieces if piece))

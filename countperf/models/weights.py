@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -483,12 +483,8 @@ class CostFunction(ShortRepr, FieldsAlone):
         return (*lacking, *sorted(derived), *scales)
 
     @cached_property
-    def _at_one_size(self) -> Callable[..., list[Any]]:
-        return self._write_function(arrays=False)
-
-    @cached_property
-    def _at_arrays(self) -> Callable[..., list[Any]]:
-        return self._write_function(arrays=True)
+    def _function(self) -> Callable[[bool], Callable[..., list[Any]]]:
+        return cache(self._write_function)
 
     @cached_property
     def _properties(self) -> list[list[str]]:
@@ -501,7 +497,7 @@ class CostFunction(ShortRepr, FieldsAlone):
             for term, feature in self.weights.function.columns
         ]
 
-    def _write_function(self, *, arrays: bool) -> Callable[..., list[Any]]:
+    def _write_function(self, arrays: bool) -> Callable[..., list[Any]]:
         """Write a function of the sizes: features, the same scaled, and what has no known cost."""
         model, counts = self.weights.definition, self.vector.compiled
         source = CountSource(counts.parameters, counts.counts, arrays=arrays)
@@ -532,7 +528,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         names = self.vector.parameters
         if len(parameters) == len(names) and {*map(type, parameters.values())} <= {int}:
             try:
-                rows = self._at_one_size(*map(parameters.__getitem__, names))
+                rows = self._function(False)(*map(parameters.__getitem__, names))
                 time_s = float(self._time(*np.array(rows[:2], float)))
                 is_known = self.incomplete_ok or not any(rows[2])
                 if is_known and 0.0 <= time_s < math.inf:
@@ -546,7 +542,7 @@ class CostFunction(ShortRepr, FieldsAlone):
         with np.errstate(all="ignore"):
             for start in range(0, times.size, BLOCK):
                 block = slice(start, start + BLOCK)
-                rows = self._at_arrays(*(line[block] for line in lines))
+                rows = self._function(True)(*(line[block] for line in lines))
                 self._check_measured(rows[2])
                 size = times[block].shape
                 both = ([np.broadcast_to(row, size) for row in some] for some in rows[:2])

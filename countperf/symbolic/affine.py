@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Mapping
 from fractions import Fraction
 from functools import reduce
 from itertools import product
+from math import inf
 from operator import mul
 from typing import Any, TypeAlias
 
@@ -19,7 +20,14 @@ import pymbolic.primitives as p
 from pymbolic.mapper import Mapper
 
 from countperf.errors import CountingError
-from countperf.symbolic.quasipolynomial import ZERO, Conjunction, Floor, Monomial, QuasiPolynomial
+from countperf.symbolic.quasipolynomial import (
+    ZERO,
+    Conjunction,
+    Floor,
+    Number,
+    QuasiPolynomial,
+    degree_first,
+)
 
 
 class ParametricFloor(Floor):
@@ -45,7 +53,7 @@ class ParametricFloor(Floor):
         """Return all names that occur."""
         return self.numerator.names() | self.divisor.names()
 
-    def evaluate(self, values: Mapping[str, int]) -> int | Fraction:
+    def evaluate(self, values: Mapping[str, int]) -> Number:
         """Return the value at integer values of all names."""
         divisor = self.divisor.evaluate(values)
         if not divisor:
@@ -84,9 +92,9 @@ def _divide(
     rest: QuasiPolynomial, divisor: QuasiPolynomial
 ) -> tuple[QuasiPolynomial, QuasiPolynomial]:
     """Take integer multiples of the divisor's leading term out, the highest first."""
-    lead = min(divisor.terms, key=_degree_first)
+    lead = min(divisor.terms, key=degree_first)
     quotient = ZERO
-    monomials = sorted(rest.terms, key=_degree_first)
+    monomials = sorted(rest.terms, key=degree_first)
     while monomials:
         monomial = monomials.pop(0)
         exponents = dict(monomial)
@@ -97,13 +105,8 @@ def _divide(
             left = tuple((atom, e) for atom, e in exponents.items() if e)
             part = QuasiPolynomial({left: factor})
             quotient, rest = quotient + part, rest - part * divisor
-            monomials = sorted(rest.terms, key=_degree_first)
+            monomials = sorted(rest.terms, key=degree_first)
     return quotient, rest
-
-
-def _degree_first(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
-    """Order monomials by their degree, the highest first, then by their names."""
-    return -sum(e for _, e in monomial), [(str(atom), -e) for atom, e in monomial]
 
 
 def _division_by_zero(divisor: QuasiPolynomial) -> CountingError:
@@ -183,10 +186,13 @@ class ToQuasiPolynomial(RefusingMapper):
 
     def map_power(self, expr: Any) -> QuasiPolynomial:
         """Powers with constant exponents of at least zero are products."""
-        exponent = self.rec(expr.exponent)
-        if not exponent.is_constant or exponent.constant_term < 0:
+        return self.rec(expr.base) ** self._constant(expr, expr.exponent)
+
+    def _constant(self, expr: Any, part: Any, limit: float = inf) -> int:
+        value = self.rec(part)
+        if not value.is_constant or not 0 <= value.constant_term < limit:
             raise NotAffineError(expr)
-        return self.rec(expr.base) ** int(exponent.constant_term)
+        return int(value.constant_term)
 
     def map_floor_div(self, expr: Any) -> QuasiPolynomial:
         """Division by a constant is a floor; a negative divisor changes both signs."""
@@ -226,12 +232,8 @@ class ToAddress(ToQuasiPolynomial):
 
     def map_variable(self, expr: Any) -> QuasiPolynomial:
         """As everywhere; names for expressions stand for these."""
-        if self.is_known(expr.name):
-            return QuasiPolynomial.name(expr.name)
-        definition = self.definitions().get(expr.name)
-        if definition is None:
-            raise NotAffineError(expr)
-        return self.rec(definition)
+        definition = None if self.is_known(expr.name) else self.definitions().get(expr.name)
+        return super().map_variable(expr) if definition is None else self.rec(definition)
 
     def _floor(
         self, expr: Any, numerator: QuasiPolynomial, divisor: QuasiPolynomial
@@ -261,12 +263,6 @@ class ToAddress(ToQuasiPolynomial):
                         whole = self.rec(value)
                         return whole - _join_floors(whole, size) * size
         raise NotAffineError(expr)
-
-    def _constant(self, expr: Any, part: Any, limit: int) -> int:
-        value = self.rec(part)
-        if not value.is_constant or not 0 <= value.constant_term < limit:
-            raise NotAffineError(expr)
-        return int(value.constant_term)
 
 
 _WORD_BITS = 63
@@ -302,7 +298,11 @@ class ToCondition(RefusingMapper):
     def map_comparison(self, expr: Any) -> Condition:
         """Affine integer comparisons; not-equal is two alternatives. Equality of truth values."""
         if isinstance(expr.left, _LOGICAL) and isinstance(expr.right, _LOGICAL):
-            return self._equivalence(expr)
+            if expr.operator not in ("==", "!="):
+                raise NotAffineError(expr)
+            other = expr.right if expr.operator == "==" else p.LogicalNot(expr.right)
+            neither = p.LogicalAnd((p.LogicalNot(expr.left), p.LogicalNot(other)))
+            return self.rec(p.LogicalOr((p.LogicalAnd((expr.left, other)), neither)))
         left, right = self.to_polynomial(expr.left), self.to_polynomial(expr.right)
         gap = left - right
         if not gap.is_affine or not all(map(self.is_decided, gap.names())):
@@ -313,13 +313,6 @@ class ToCondition(RefusingMapper):
             **{"==": [[gap, -gap]], "!=": [[above], [below]]},
         }
         return frozenset(map(frozenset, alternatives[expr.operator]))
-
-    def _equivalence(self, expr: Any) -> Condition:
-        if expr.operator not in ("==", "!="):
-            raise NotAffineError(expr)
-        other = expr.right if expr.operator == "==" else p.LogicalNot(expr.right)
-        neither = p.LogicalAnd((p.LogicalNot(expr.left), p.LogicalNot(other)))
-        return self.rec(p.LogicalOr((p.LogicalAnd((expr.left, other)), neither)))
 
     def map_logical_and(self, expr: Any) -> Condition:
         """Join each alternative with each."""

@@ -37,7 +37,12 @@ class Context:
         pieces = whole.get_basic_sets()
         whole = pieces[0] if len(pieces) == 1 else whole.coalesce().simple_hull()
         names = names_of(whole, parameters=True)
-        self._find_congruences(whole, names)
+        moved = sets.as_dimensions(isl.Set.from_basic_set(whole))
+        for position, name in enumerate(() if moved.is_empty() else names):
+            info = moved.get_stride_info(position)
+            stride, offset = info.get_stride().to_python(), info.get_offset()
+            if stride > 1 and offset.is_cst():
+                self.congruences[name] = stride, offset.get_constant_val().to_python() % stride
         # substitutions of parameters by expressions in their quotients, and back
         self.quotients = {
             name: QuasiPolynomial.affine([(name, modulus)], remainder)
@@ -73,16 +78,6 @@ class Context:
         if any(c < 0 or name not in self._lower for name, c in terms):
             return False
         return row[0] + sum(c * self._lower[name] for name, c in terms) >= 0
-
-    def _find_congruences(self, hull: Any, names: tuple[str, ...]) -> None:
-        moved = sets.as_dimensions(isl.Set.from_basic_set(hull))
-        if moved.is_empty():
-            return
-        for position, name in enumerate(names):
-            info = moved.get_stride_info(position)
-            stride, offset = info.get_stride().to_python(), info.get_offset()
-            if stride > 1 and offset.is_cst():
-                self.congruences[name] = stride, offset.get_constant_val().to_python() % stride
 
     def rescale(self, polyhedron: Polyhedron) -> Polyhedron:
         """Write a polyhedron in the quotients of the parameters that have congruences."""
@@ -356,7 +351,12 @@ class Counter:
             return [(frozenset(), frozenset(), tuple(polynomials))] if any(polynomials) else []
         result: list[piecewise.Region] = []
         for *region, values in piecewise.disjoint_regions(counts, self.is_empty):
-            guards, zeros = self._simplify_guards(*region)
+            guards, zeros = region
+            if plain := frozenset(g for g in guards if g.is_linear):
+                # affine guards that follow from others and the assumptions are dropped
+                alone = PiecewiseQuasiPolynomial([Piece(plain, frozenset(), ONE)])
+                (term,) = self.simplify_count(alone).terms
+                guards, zeros = (guards - plain) | term.nonnegative, zeros | term.zero
             fixed, _ = piecewise.find_fixed_parameters(zeros)
             result.append((guards, zeros, tuple(v.substitute(fixed) for v in values)))
         return result
@@ -364,18 +364,6 @@ class Counter:
     def as_one_piece(self, integer_set: IntegerSet) -> IntegerSet:
         """Return an equal set (on the assumptions) without existentials, if its hull is one."""
         return sets.as_one_piece(integer_set, self.context.assumptions)
-
-    def _simplify_guards(
-        self, nonnegative: Conjunction, zero: Conjunction
-    ) -> tuple[Conjunction, Conjunction]:
-        """Drop affine guards that follow from others and the assumptions."""
-        plain = frozenset(g for g in nonnegative if g.is_linear)
-        if not plain:
-            return nonnegative, zero
-        (term,) = self.simplify_count(
-            PiecewiseQuasiPolynomial([Piece(plain, frozenset(), ONE)])
-        ).terms
-        return (nonnegative - plain) | term.nonnegative, zero | term.zero
 
 
 def count_within(joint: IntegerSet, around: frozenset[str]) -> PiecewiseQuasiPolynomial:
@@ -441,9 +429,6 @@ class FactoredDomain:
 
     def _is_implied(self, shadow: Polyhedron | None) -> bool:
         """Return whether a projection onto the parameters is known to be everything."""
-        if shadow is None or shadow.equalities:
-            return False
-        context = self._context
-        return not shadow.inequalities or (
-            context is not None and context.implies(context.rescale(shadow))
-        )
+        if shadow is None or shadow.equalities or self._context is None:
+            return shadow is not None and not shadow.rows
+        return self._context.implies(self._context.rescale(shadow))

@@ -12,7 +12,7 @@ doi:10.1007/s00453-006-1231-0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -78,8 +78,7 @@ class Polyhedron(ShortRepr):
 
     def find_components(self, together: AbstractSet[str] = frozenset()) -> list[set[str]]:
         """Partition the dimensions by shared rows; some of them belong together."""
-        first = self.first
-        groups = [{*compress(self.dimensions, row[first:])} for row in self.rows]
+        groups = [{*compress(self.dimensions, row[self.first :])} for row in self.rows]
         components: list[set[str]] = []
         for group in (*groups, together, *({name} for name in self.dimensions)):
             if group:
@@ -295,7 +294,7 @@ class _Elimination:
         for lower_index, (c, lower_rest) in enumerate(lowers):
             # x >= -rest/c rounded up is floor((c - 1 - rest)/c)
             lower = (-row_polynomial(lower_rest, rest.names) + (c - 1)).floor_divide(c)
-            lower_rows = _dominates(lowers, lower_index)
+            lower_rows = [*_dominates(lowers, lower_index)]
             for upper_index, (d, upper_rest) in enumerate(uppers):
                 gap = tuple([c * u + d * v for u, v in zip(upper_rest, lower_rest, strict=True)])
                 bounds = (*others, *lower_rows, *_dominates(uppers, upper_index), gap)
@@ -321,34 +320,24 @@ def _choose_dimension(polyhedron: Polyhedron, weight: QuasiPolynomial) -> str:
     return min(polyhedron.dimensions, key=cost)
 
 
-def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> list[Row]:
-    """Rows that say that the chosen bound is the tightest, the first of equal ones.
+def _dominates(bounds: Sequence[tuple[int, Row]], chosen: int) -> Iterator[Row]:
+    """Yield rows that say that the chosen bound is the tightest, the first of equal ones.
 
     A bound (c, rest), of c x + rest >= 0 or -c x + rest >= 0, is the tighter, the smaller rest / c.
     """
     c, rest = bounds[chosen]
-    rows: list[Row] = []
     for index, (other, other_rest) in enumerate(bounds):
         if index != chosen:
             row = [c * o - other * r for o, r in zip(other_rest, rest, strict=True)]
-            rows.append((row[0] - (index < chosen), *row[1:]))
-    return rows
-
-
-def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
-    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters."""
-    while True:
-        fused = _fuse_one_tile(polyhedron, kept)
-        if fused is None:
-            return polyhedron
-        polyhedron = fused
+            yield (row[0] - (index < chosen), *row[1:])
 
 
 def _is_alone(row: Row, column: int) -> bool:
     return not any(row[1:column]) and not any(row[column + 1 :])
 
 
-def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron | None:
+def fuse_tiles(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron:
+    """Undo tilings: replace (o, t) with 0 <= t < d by i = d o + t where only i matters."""
     first, names = polyhedron.first, polyhedron.dimensions
     for column, name in enumerate(names, start=first):
         if name in kept:
@@ -367,8 +356,8 @@ def _fuse_one_tile(polyhedron: Polyhedron, kept: AbstractSet[str]) -> Polyhedron
             if aligned is not None and not any(
                 abs(r[k]) > 1 for r in aligned.inequalities if not r[column]
             ):
-                return _fuse_columns(aligned, column, k, width)
-    return None
+                return fuse_tiles(_fuse_columns(aligned, column, k, width), kept)
+    return polyhedron
 
 
 def _align_tile_columns(

@@ -87,13 +87,11 @@ def from_isl(
 ) -> Polyhedron:
     """Return a basic set as a polyhedron; existentially quantified variables need names too."""
     count = len(dimensions)
-    equalities, inequalities = write_rows(basic_set)
-    return Polyhedron(
-        parameters,
-        dimensions,
-        tuple([(row[-1], *row[count:-1], *row[:count]) for row in equalities]),
-        tuple([(row[-1], *row[count:-1], *row[:count]) for row in inequalities]),
+    equalities, inequalities = (
+        tuple([(row[-1], *row[count:-1], *row[:count]) for row in rows])
+        for rows in write_rows(basic_set)
     )
+    return Polyhedron(parameters, dimensions, equalities, inequalities)
 
 
 def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
@@ -118,9 +116,8 @@ def lift_pieces(integer_set: IntegerSet) -> list[Polyhedron]:
 
 def as_set(integer_set: IntegerSet) -> IntegerSet:
     """Return a basic set as a set of isl."""
-    if isinstance(integer_set, isl.BasicSet):
-        return isl.Set.from_basic_set(integer_set)
-    return integer_set
+    is_basic = isinstance(integer_set, isl.BasicSet)
+    return isl.Set.from_basic_set(integer_set) if is_basic else integer_set
 
 
 def in_fixed_order(integer_set: IntegerSet) -> IntegerSet:
@@ -204,8 +201,10 @@ def to_isl_text(count: PiecewiseQuasiPolynomial) -> str | None:
         return None
 
 
-def from_isl_text(text: str) -> PiecewiseQuasiPolynomial:
-    """Parse a piecewise quasi-polynomial in isl's notation."""
+def from_isl_text(text: str | int) -> PiecewiseQuasiPolynomial:
+    """Parse a piecewise quasi-polynomial in isl's notation, or take a number."""
+    if isinstance(text, int):
+        return PiecewiseQuasiPolynomial.from_value(text)
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - of callers
         raise CountingError(f"{text!r} is no count; pass an integer or a text, '[n] -> {{ 2n }}'")
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

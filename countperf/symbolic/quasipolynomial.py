@@ -86,6 +86,11 @@ def _monomial_hash(monomial: Monomial) -> int:
     return hash(tuple([(_name_hash(_atom_key(atom)), exponent) for atom, exponent in monomial]))
 
 
+def degree_first(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
+    """Return the sorting key of a monomial: the highest degree first, then by names."""
+    return -sum(e for _, e in monomial), [(_atom_key(atom), -e) for atom, e in monomial]
+
+
 def _number(value: Number) -> Number:
     return value.numerator if value.denominator == 1 else value
 
@@ -326,11 +331,7 @@ class QuasiPolynomial(Formula):
         if not self.terms:
             return "0"
         parts: list[str] = []
-
-        def place(monomial: Monomial) -> tuple[int, list[tuple[str, int]]]:
-            return -sum(e for _, e in monomial), [(_atom_key(a), -e) for a, e in monomial]
-
-        for monomial in sorted(self.terms, key=place) if len(self.terms) > 1 else self.terms:
+        for monomial in sorted(self.terms, key=degree_first) if len(self.terms) > 1 else self.terms:
             factors = [f"{a}^{e}" if e > 1 else str(a) for a, e in monomial]
             value = self.terms[monomial]
             size = abs(value)

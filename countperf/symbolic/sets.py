@@ -217,15 +217,14 @@ def as_one_piece(integer_set: IntegerSet, assumptions: IntegerSet | None) -> Int
     Overlapping tiles, such as those of halos, then lose their tile index.
     """
     whole = as_set(integer_set)
-    assumed = whole if assumptions is None else whole.intersect_params(as_set(assumptions))
+    assumed = under_assumptions(whole, assumptions)
     if assumed.is_empty() or any(
         piece.dim(_DT.div) > _MAXIMUM_HULL_DIVISIONS for piece in assumed.get_basic_sets()
     ):
         return whole
     hull = isl.Set.from_basic_set(assumed.remove_divs().simple_hull())
     hull = hull.intersect(isl.Set.from_basic_set(assumed.affine_hull()))
-    if assumptions is not None:
-        hull = hull.intersect_params(as_set(assumptions))
+    hull = under_assumptions(hull, assumptions)
     if not hull.is_subset(assumed):
         return whole
     return hull if assumptions is None else hull.gist_params(as_set(assumptions))
@@ -239,12 +238,6 @@ def is_independent(integer_set: IntegerSet, names: Iterable[str], other: str) ->
     apart = add_dimensions(project_onto(joint, kept), order)
     apart &= add_dimensions(project_onto(joint, {other}), order)
     return bool(joint.plain_is_equal(apart) or joint.is_equal(apart))
-
-
-def equalities(integer_set: IntegerSet) -> IntegerSet | None:
-    """Return the smallest set given by equalities that contains another one; None for all."""
-    hull = integer_set.affine_hull()
-    return hull if hull.n_constraint() else None
 
 
 def solve_dimensions(hull: IntegerSet, candidates: Sequence[str]) -> dict[str, QuasiPolynomial]:

@@ -192,13 +192,6 @@ def within_line(
     return None
 
 
-def _join_conflict(level: CacheLevel, grade: _Conflict) -> StepName:
-    """Return the step of a walk by its lines, and by those that share sets."""
-    if grade == "beyond_l2":
-        return to_other_lines("beyond_l2", 3)
-    return to_other_lines(level, 3 if grade and level != "l1_reuse" else grade)
-
-
 def _share_sets(
     path: _ReusePath, elements: int, executions: PiecewiseQuasiPolynomial
 ) -> tuple[QuasiPolynomial, PiecewiseQuasiPolynomial]:
@@ -334,7 +327,11 @@ class StepSorter:
             left += on_pitch.scale(-1)
             for grade, some in _sort_by_lines(shared, on_pitch, limits):
                 for level, part in _sort_by_lines(path.lines, some, levels):
-                    parts[_join_conflict(level, grade)] += part
+                    if grade == "beyond_l2":
+                        parts[to_other_lines("beyond_l2", 3)] += part
+                    else:
+                        is_far = grade and level != "l1_reuse"
+                        parts[to_other_lines(level, 3 if is_far else grade)] += part
         for level, part in _sort_by_lines(path.lines, left, levels):
             parts[level] += part
         if own is not executions:

@@ -146,7 +146,10 @@ class _LaunchCounter:
         idle = self._count_idle_slots(instruction)
         axes = (0, 1) if self.grid.items.get(0, 1) <= NARROW_ROW else (0,)  # that vectors may take
         beside = [name for name, axis in scope.lanes.items() if axis in axes]
-        is_cut = self._is_cut(scope.within.difference(own), beside)
+        around = scope.within.difference(own)
+        # whether bounds leave some items without work where others have it, at any sizes
+        count, others = self._count_executions, around.difference(beside)
+        is_cut = bool(beside) and count(around) != count(others)
         copied = sorted(self.looped_copies & scope.within)
         for part in instruction.parts:
             key, conditions = part.key, part.conditions
@@ -163,7 +166,9 @@ class _LaunchCounter:
             elif isinstance(key, str):
                 if key.startswith(("gmem.", "lmem.")):
                     parts = _yield_supplied_access(key, instruction, site, executions)
-                    yield from (p for p in parts if is_guarded or not _is_guarded(p[0]))
+                    yield from (
+                        p for p in parts if is_guarded or not getattr(p[0], "is_guarded", False)
+                    )
             elif executions:
                 once = partial(self._count_once, scope.within, part)
                 space, direction = cast("Any", (key.address_space, key.direction))
@@ -244,11 +249,6 @@ class _LaunchCounter:
             trips *= max(high - low + 1, 0)
         return trips <= SHORT_LOOP
 
-    def _is_cut(self, within: frozenset[str], beside: Collection[str]) -> bool:
-        """Tell whether bounds leave some items without work where others have it, at any sizes."""
-        count, others = self._count_executions, within.difference(beside)
-        return bool(beside) and count(within) != count(others)
-
     # --- loops and regions: passes, iterations, carried chains, values that live across barriers
 
     def count_region(self, region: RegionAnalysis) -> Iterator[CountPart]:
@@ -311,10 +311,6 @@ def _sort_operation(
 def _tells_apart(conditions: Conditions, items: Collection[str]) -> bool:
     """Tell whether some conditions depend on work-item indices."""
     return any(not case.names.isdisjoint(items) for case in conditions if isinstance(case, Case))
-
-
-def _is_guarded(key: keys.ExecutionKey) -> bool:
-    return isinstance(key, keys.AccessKey) and key.is_guarded
 
 
 # --- Executions of instructions whose counts the caller supplies, by property name

@@ -72,20 +72,14 @@ class Hoisting:
         counted, _ = self._domains.trip_statistics(within)
         outer = counted - inner
         if region.has_barrier:  # whose bounds are those of the group, guards inside
-            return self._is_unguarded(counted, cases, outer)
+            executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
+            lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
+            everything = sets.widen_along(self._domains.domain(outer), lanes)
+            return sets.contains(executed, everything, assumptions_of(self._domains.kernel))
         if not cases and not inner:
             return True
         executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
         return sets.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
-
-    def _is_unguarded(
-        self, within: frozenset[str], cases: Sequence[Case], outer: frozenset[str]
-    ) -> bool:
-        """Return whether all items of a group execute a node in all iterations of outer loops."""
-        executed = sets.project_onto(self._domains.find_points(within, cases), outer)
-        lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
-        everything = sets.widen_along(self._domains.domain(outer), lanes)
-        return sets.contains(executed, everything, assumptions_of(self._domains.kernel))
 
     @cached_property
     def _lanes(self) -> dict[str, tuple[int, int]]:

@@ -166,22 +166,21 @@ class CompiledCounter(SourceCounter):
         while self._position is not self._positions[instruction.id]:
             reached = next(self._order)
             self._position = self._positions[reached]
-            self._pass(self._position.events)
+            clobbered = self._hoisting.find_clobbered_arrays(self._position.regions[0])
+            for (
+                kind,
+                region,
+            ) in self._position.events:  # what loops and barriers change is forgotten
+                if kind == "enter" and not region.iname:
+                    self._values = programs.Values()
+                if kind != "wait":
+                    self._values.assign(region.written)
+                if kind == "wait" or (kind == "enter" and region.has_barrier):
+                    self._values.assign(clobbered)
             if reached != instruction.id:
                 skipped = self.kernel.id_to_insn[reached]
                 self._values.assign(programs.list_assigned_names(self.kernel, skipped))
         self._predicates, self._data_predicates = self.domains.predicates(instruction)
-
-    def _pass(self, events: Sequence[programs.ProgramEvent]) -> None:
-        """Forget what loops and barriers on the way change."""
-        clobbered = self._hoisting.find_clobbered_arrays(self._position.regions[0])
-        for kind, region in events:
-            if kind == "enter" and not region.iname:
-                self._values = programs.Values()
-            if kind != "wait":
-                self._values.assign(region.written)
-            if kind == "wait" or (kind == "enter" and region.has_barrier):
-                self._values.assign(clobbered)
 
     def _assign(self, instruction: Any) -> None:
         """Forget what an instruction overwrites, and remember what it stores."""

@@ -42,7 +42,7 @@ from countperf.symbolic.quasipolynomial import Number
 Key = Operation | MemoryAccess
 Tally = dict[tuple[Key, tuple[Case | FirstIteration, ...]], Number]
 
-_KINDS = {
+FUNCTION_KINDS = {
     **dict.fromkeys(("min", "max", "fmin", "fmax"), "minmax"),
     **{"fma": "fma", "mad": "fma", "pow": "pow"},
 }
@@ -479,7 +479,7 @@ class InstructionCounter(RefusingMapper):
             raise self._refusal(f"the complex function {name}", "write it in real() and imag()")
         self._arguments(expr, callable_)
         result = types.get(-1)
-        kind = _KINDS.get(name, "special")
+        kind = FUNCTION_KINDS.get(name, "special")
         if name == "abs" and result is not None and result.kind == "f":
             name = "fabs"
         self._operation(kind, result, name=name if kind == "special" else "")

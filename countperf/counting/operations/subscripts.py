@@ -29,10 +29,6 @@ def strip_linear(part: Any) -> Any:
     return part.index if isinstance(part, LinearSubscript) else part
 
 
-# --- Subscripts that choose: minima, maxima, absolute values and conditional expressions in them
-# ``a[min(i + 1, n - 1)]`` is ``a[i + 1]`` where ``i + 1 <= n - 1``, and ``a[n - 1]`` elsewhere: two
-# accesses under affine conditions, which count each on its own part.
-
 Choice = tuple[tuple[Any, ...], tuple[Case, ...]]
 """A subscript without choices, and the conditions under which it is accessed."""
 

@@ -8,7 +8,7 @@ with the noise :math:`n_j` of the case and the size :math:`e` of the model's own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -170,12 +170,12 @@ def diagnose(
     values, right = solve.right_singular_vectors(design.relative / scale)
     rank = int(np.count_nonzero(values > solve.RANK_TOLERANCE * values[0]))
     null = right[rank:]
-    return rank, _groups(design.function.keys, null, scale), (null, scale)
+    return rank, tuple(_groups(design.function.keys, null, scale)), (null, scale)
 
 
 def _groups(
     names: tuple[str, ...], null_space: Matrix, scale: Vector
-) -> tuple[IndistinguishableGroup, ...]:
+) -> Iterator[IndistinguishableGroup]:
     """Split the null space into its finest direct sum over sets of features."""
     from scipy.sparse.csgraph import connected_components
 
@@ -183,18 +183,16 @@ def _groups(
     linked = np.abs(projector) > _NULL_TOLERANCE
     concerned = np.flatnonzero(np.diag(linked))
     number, blocks = connected_components(linked[np.ix_(concerned, concerned)])
-    groups: list[IndistinguishableGroup] = []
     for block in range(number):
         columns = concerned[blocks == block].tolist()
         relations = _relations(names, projector[np.ix_(columns, columns)], scale, columns)
         own = tuple(names[i] for i in columns)
-        groups.append(IndistinguishableGroup(features=own, relations=relations))
-    return tuple(groups)
+        yield IndistinguishableGroup(features=own, relations=tuple(sorted(relations, key=list)))
 
 
 def _relations(
     names: tuple[str, ...], projector: Matrix, scale: Vector, columns: list[int]
-) -> tuple[dict[str, float], ...]:
+) -> Iterator[dict[str, float]]:
     """Write a block of the null space as relations of counts, each with one feature of its own."""
     from scipy.linalg import qr
 
@@ -203,7 +201,6 @@ def _relations(
     pivots = order[:independent]
     rows = np.linalg.solve(projector[np.ix_(pivots, pivots)], projector[pivots])
     rows[np.abs(rows) < _NULL_TOLERANCE] = 0.0
-    relations: list[dict[str, float]] = []
     for row in rows:
         involved = np.flatnonzero(row)
         by_count = row[involved] / scale[columns][involved]
@@ -212,8 +209,7 @@ def _relations(
         ratios = np.array([float(Fraction(value).limit_denominator(64)) for value in by_count])
         is_near = np.abs(ratios - by_count) <= 1e-7 * np.abs(by_count)
         simplest = np.where(is_near, ratios, by_count).tolist()
-        relations.append({names[columns[i]]: v for i, v in zip(involved, simplest, strict=True)})
-    return tuple(sorted(relations, key=list))
+        yield {names[columns[i]]: value for i, value in zip(involved, simplest, strict=True)}
 
 
 _COUNT_AGAIN = "count them again (countperf.api.evaluation.recount)"

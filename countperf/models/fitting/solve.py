@@ -124,7 +124,10 @@ class Problem:
         self.scale = np.ones(relative.shape[1])
         self._floor, self._error, self._root = _FLOOR, 1.0, np.zeros((0, len(self.scale)))
         if prior is None:  # one unit of each weight contributes alike
-            self.scale = _typical_sizes(relative)
+            for position, column in enumerate(np.abs(relative).T):
+                if (present := column[column > 0]).size:  # the norm, as if all were large ones
+                    large = np.quantile(present, _LARGE)
+                    self.scale[position] = large * math.sqrt(present.size)
         self.matrix = relative / self.scale
         self.low = np.broadcast_to(lower, self.scale.shape) * self.scale
         if prior is not None:
@@ -211,16 +214,6 @@ class Problem:
             if i > 0:
                 begin *= np.exp(random.normal(0.0, _SPREAD, begin.size))
             yield np.maximum(begin, self.low + _INSIDE * np.maximum(np.abs(begin), _INSIDE))
-
-
-def _typical_sizes(matrix: Matrix) -> Vector:
-    """Return the norm of each column, as if all its entries that are not zero were large ones."""
-    sizes = np.ones(matrix.shape[1])
-    for position, column in enumerate(np.abs(matrix).T):
-        present = column[column > 0]
-        if present.size:
-            sizes[position] = np.quantile(present, _LARGE) * math.sqrt(present.size)
-    return sizes
 
 
 def solve(problem: Problem, near: Vector | None = None) -> Solution:
