@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     )
     for name, described in COMMANDS.items():
         text = described.text
-        examples = "\n".join(f"  countperf {name} {use}".rstrip() for use in EXAMPLES[name])
+        examples = "\n".join(f"  countperf {use}" for use in EXAMPLES[name])
         command = commands.add_parser(
             name,
             help=text,

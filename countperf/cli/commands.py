@@ -255,67 +255,47 @@ COMMANDS: Mapping[str, Command] = {
 """The commands by name, with their arguments."""
 
 
-EXAMPLES: Mapping[str, tuple[str, str]] = {
-    "doctor": ("", "--json"),
-    "weights": ("show pocl-epyc-zen5 --model structural", "remove mine/run"),
-    "characterize": (
-        "--device pocl:0 --store found.json",
-        "--device cuda:0 --store found.json --output my-gpu.json",
-    ),
-    "count": ("kernel.py:axpy", "kernel.py:axpy n=16777216 --analysis"),
-    "compiled": (
-        "kernel.py:axpy n=16777216 --device pocl:0",
-        "kernel.py:axpy n=4096 --capability 9.0",
-    ),
-    "calibrate": ("", "--device intel:0 --minutes 10 --name evening"),
-    "measure": (
-        "--profile broad --store runs/mine.jsonl",
-        "--profile quick --purpose test --store runs/test.jsonl",
-    ),
-    "fit": (
-        "runs/mine.jsonl --name first",
-        "times.csv --kernels kernels.py --device nvidia-titan-x --model structural",
-    ),
-    "time": (
-        "kernel.py:axpy n=65536:4194304:4:log",
-        "kernel.py:axpy n=65536,1048576 --weights mine/first --output times.json",
-    ),
-    "predict": (
-        "kernel.py:axpy n=16777216 --weights pocl-epyc-zen5",
-        "kernel.py:axpy n=16777216 --model all --on nvidia-h100 --registers 20",
-    ),
-    "occupancy": (
-        "kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20",
-        "kernel.py:axpy n=16777216 --device cuda:0",
-    ),
-    "sweep": (
-        "kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20",
-        "kernel.py:axpy n=16777216 --over group_size --on nvidia-h100 --registers 20",
-    ),
-    "application": (
-        "steps.txt N=1000000 --on nvidia-h100",
-        "steps.txt N=1000000,2000000 devices=1,2 --on nvidia-h100",
-    ),
-    "evaluate": (
-        "runs/test.jsonl --weights mine/first",
-        "runs/test.jsonl --weights mine/first --figure accuracy.png",
-    ),
-    "compare": (
-        "pocl-epyc-zen5 --model roofline,linear",
-        "--kernel kernel.py:axpy --timing times.json",
-    ),
-    "rank": (
-        "matmul n=1024 m=1024 l=1024 --weights pocl-epyc-zen5 --incomplete --points 50",
-        "space.py:tiles n=4096 --output points.jsonl",
-    ),
-    "report": (
-        "mine/first --measurements runs/test.jsonl --output fit.html",
-        "kernel.py:axpy n=16777216 --weights pocl-epyc-zen5 --output axpy.html",
-    ),
-    "tune": (
-        "matmul n=1024 m=1024 l=1024 --budget 30 --store search.jsonl",
-        "space.py:tiles n=4096 --measurements 20",
-    ),
+_EXAMPLES = """
+doctor
+doctor --json
+weights show pocl-epyc-zen5 --model structural
+weights remove mine/run
+characterize --device pocl:0 --store found.json
+characterize --device cuda:0 --store found.json --output my-gpu.json
+count kernel.py:axpy
+count kernel.py:axpy n=16777216 --analysis
+compiled kernel.py:axpy n=16777216 --device pocl:0
+compiled kernel.py:axpy n=4096 --capability 9.0
+calibrate
+calibrate --device intel:0 --minutes 10 --name evening
+measure --profile broad --store runs/mine.jsonl
+measure --profile quick --purpose test --store runs/test.jsonl
+fit runs/mine.jsonl --name first
+fit times.csv --kernels kernels.py --device nvidia-titan-x --model structural
+time kernel.py:axpy n=65536:4194304:4:log
+time kernel.py:axpy n=65536,1048576 --weights mine/first --output times.json
+predict kernel.py:axpy n=16777216 --weights pocl-epyc-zen5
+predict kernel.py:axpy n=16777216 --model all --on nvidia-h100 --registers 20
+occupancy kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20
+occupancy kernel.py:axpy n=16777216 --device cuda:0
+sweep kernel.py:axpy n=16777216 --on nvidia-h100 --registers 20
+sweep kernel.py:axpy n=16777216 --over group_size --on nvidia-h100 --registers 20
+application steps.txt N=1000000 --on nvidia-h100
+application steps.txt N=1000000,2000000 devices=1,2 --on nvidia-h100
+evaluate runs/test.jsonl --weights mine/first
+evaluate runs/test.jsonl --weights mine/first --figure accuracy.png
+compare pocl-epyc-zen5 --model roofline,linear
+compare --kernel kernel.py:axpy --timing times.json
+rank matmul n=1024 m=1024 l=1024 --weights pocl-epyc-zen5 --incomplete --points 50
+rank space.py:tiles n=4096 --output points.jsonl
+report mine/first --measurements runs/test.jsonl --output fit.html
+report kernel.py:axpy n=16777216 --weights pocl-epyc-zen5 --output axpy.html
+tune matmul n=1024 m=1024 l=1024 --budget 30 --store search.jsonl
+tune space.py:tiles n=4096 --measurements 20
+"""
+EXAMPLES = {
+    name: [line for line in _EXAMPLES.splitlines() if line.split()[:1] == [name]]
+    for name in COMMANDS
 }
 """Two uses of each command, for its help."""
 

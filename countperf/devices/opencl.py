@@ -27,12 +27,7 @@ from countperf.devices.identity import (
     platform_prefix,
     read_processor,
 )
-from countperf.devices.targets import (
-    GeneratedCode,
-    GeneratedLaunch,
-    HostBuilder,
-    generate_for_target,
-)
+from countperf.devices.targets import GeneratedLaunch, HostBuilder, generate_for_target
 from countperf.errors import CountingError, KernelBuildError
 
 if TYPE_CHECKING:
@@ -193,14 +188,13 @@ class OpenCLSession(common.Session):
         unused_local_bytes: int | None = None,
         *,
         choose_groups: ChooseGroups | None = None,
-        code: GeneratedCode | None = None,
     ) -> DeviceKernel:
-        """Generate OpenCL C for a translation unit, unless it is given, and build it."""
+        """Generate OpenCL C for a translation unit and build it."""
         unit, device = retarget(t_unit), self.device
         entry = unit.default_entrypoint
         check_offsets(unit)
         check_types(device, unit)
-        code = code or generate_for_target(unit)
+        code = generate_for_target(unit)
         source = code.source
         more: tuple[Any, ...] = ()
         if unused_local_bytes:  # as one more argument, of which the host function does not know

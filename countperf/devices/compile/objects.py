@@ -25,7 +25,7 @@ from countperf.devices.description import describe_kernel, with_argument_types
 from countperf.devices.device import INTEL_LIBRARY, Device, find_drivers
 from countperf.devices.discovery import discover, select_device
 from countperf.devices.opencl import OpenCLSession, retarget
-from countperf.devices.targets import GeneratedCode, Launches, generate_for_target
+from countperf.devices.targets import Launches, generate_for_target
 from countperf.devices.workers import Pool
 from countperf.errors import CountperfError, DeviceError, KernelBuildError, ParameterError
 from countperf.machine_code.interpreter import MachineProgram
@@ -102,19 +102,14 @@ def _open_session(label: str, folder: Path) -> _Apart:
 
 
 def build_unit(
-    label: str,
-    folder: Path,
-    number: int,
-    unit: Any,
-    parameters: Mapping[str, int],
-    code: GeneratedCode | None = None,
+    label: str, folder: Path, number: int, unit: Any, parameters: Mapping[str, int]
 ) -> Objects:
     """Build and launch a unit; return names and contents of the objects that were made."""
     session = _open_session(label, folder)
     session.number = number
     before = {*folder.rglob("*.so")}
     try:
-        kernel = session.build_kernel(unit, choose_groups=fewest_groups, code=code)
+        kernel = session.build_kernel(unit, choose_groups=fewest_groups)
         if session.device.identity.platform == INTEL:
             binary = cast("list[bytes]", session.program.get_info(cl.program_info.BINARIES))[0]
             start = binary.find(_ELF, len(_ELF))  # the object is a section of another ELF file
@@ -265,8 +260,7 @@ def _compile(
         for unit, sizes in units:
             given = device.label, folder, next(_numbers), unit, dict(sizes)
             try:
-                code = HostCode.of(unit).code
-                compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given, code).result())
+                compiled.append(pool.submit_within(_LONGEST_S, build_unit, *given).result())
             except KernelBuildError as error:
                 compiled.append(error)
             except Exception as error:  # noqa: BLE001  of pickling, drivers, compilers: anything
