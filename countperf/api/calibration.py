@@ -242,10 +242,7 @@ def _fit_all(
     *,
     busy: bool,
 ) -> tuple[str, tuple[prior.CalibratedModel, ...]]:
-    """Fit each model, that which reads code first; store all if it beats the weights that ship.
-
-    Returned is the name of the weights that are better, too.
-    """
+    """Fit and store each model, unless weights that ship are better; return the name of these."""
     observations = observations_of(measured)
     noise = float(np.sqrt(np.mean([case.noise**2 for case in observations]))) if busy else 0.0
     kernels = len({case.kernel for case in observations})

@@ -452,7 +452,7 @@ def describe_device(device: Device, findings: Iterable[Finding]) -> described.De
     """Write down what is known of a device: plausible findings, and what its driver says.
 
     Of Hong & Kim: a memory instruction departs when the one before has been served, a coalesced one
-    as a whole, an uncoalesced one by work item. A step of Ma's machine is an operation of a core.
+    as a whole, an uncoalesced one by work item.
     """
     limits, units = device.limits, device.identity.compute_units
     lanes = max(1, limits.sub_group_size)
@@ -472,7 +472,6 @@ def describe_device(device: Device, findings: Iterable[Finding]) -> described.De
         ("launch_overhead_s", "launch overhead", None),
         ("bandwidth_byte_per_s", "copy bandwidth", None),
         ("mem_ld_cycles", "memory latency", None),
-        ("latency_steps", "memory latency", None),
         ("issue_cycles", "fma.f32 cpi", None),
         ("cores_per_compute_unit", "fma.f32 cpi", lanes),
         ("peak_flops", "fma.f32 cpi", 2 * at_once),

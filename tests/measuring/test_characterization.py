@@ -106,7 +106,7 @@ def test_cost_and_latency_of_a_class(found: Characterization, name: str) -> None
         *(("bandwidth_byte_per_s", TRUTH.bandwidth, 0.05), ("cache_line_bytes", 64, 0)),
         *(("clock_hz", 1e9, 0.01), ("launch_overhead_s", TRUTH.overhead_s, 1e-6)),
         *(("issue_cycles", 0.25, 0.01), ("cores_per_compute_unit", 32 / 0.25, 0)),
-        *(("mem_ld_cycles", 600, 1e-3), ("latency_steps", 600, 1e-3)),
+        ("mem_ld_cycles", 600, 1e-3),
         # 128 byte of each unit's share of the bandwidth; a line of 32 byte for each of 32 items
         ("departure_del_coal_cycles", 128 / _SHARE, 0.05),
         ("departure_del_uncoal_cycles", 32 / _SHARE, 0.15),
