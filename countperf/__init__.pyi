@@ -7,7 +7,6 @@ from countperf.api.evaluation import evaluate as evaluate
 from countperf.api.evaluation import fit as fit
 from countperf.api.fits import available_weights as available_weights
 from countperf.api.kernels import load_kernel as load_kernel
-from countperf.api.mechanistic_models import find_crossover as find_crossover
 from countperf.api.mechanistic_models import occupancy as occupancy
 from countperf.api.mechanistic_models import predict_all as predict_all
 from countperf.api.mechanistic_models import predict_on as predict_on
