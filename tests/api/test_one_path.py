@@ -228,7 +228,7 @@ def test_the_pages_of_the_reference_are_made_of_these_texts() -> None:
 
 
 @pytest.mark.device
-@pytest.mark.parametrize("model", [None, "compiled"])
+@pytest.mark.parametrize("model", [None, pytest.param("compiled", marks=pytest.mark.nightly)])
 def test_variants_are_predicted_by_code_as_kernels_are(slug_here: str, model: str | None) -> None:
     named: dict[str, Any] = {"weights": slug_here, "model": model}
     predicted = countperf.predict(KERNEL, _sizes(), **named)

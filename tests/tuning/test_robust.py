@@ -66,7 +66,7 @@ def test_a_search_of_what_hangs_ends() -> None:
 def test_ctrl_c_shows_the_result_and_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     store = tmp_path / "search.jsonl"
     command = [sys.executable, "-m", "countperf", "tune", "matmul", "n=64", "m=64", "l=64"]
-    command += ["--budget", "60", "--store", str(store)]
+    command += ["--budget", "60", "--store", str(store), "--model", "structural"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as search:
