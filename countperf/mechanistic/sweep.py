@@ -110,10 +110,10 @@ class Sweep(text.Result):
 
     def say_growth(self) -> tuple[str, str]:
         """Say how the throughput grows by the model to trust first, and from where times stay."""
-        turns, unit = self.find_turns(), "work items of a group"
+        turns = self.find_turns()
         if not turns or len(self.points) < 2:
             return "", ""
-        unit = "sub-groups" if self.over == "occupancy" else unit
+        unit = "sub-groups" if self.over == "occupancy" else "work items of a group"
         (best, at), *others = turns.items()
         least, *_, most = self._counts
         rates = [self.throughput(self.points[i], best) or math.nan for i in (0, -1)]

@@ -147,7 +147,7 @@ def _error(message: str, text: str, *, names: tuple[str, ...] = ()) -> Expressio
 
 
 Objective = Literal["paper", "noise"]
-"""What fits make small: as in the paper, or as the model has it, with weights by noise."""
+"""Objective of a fit: that of the paper, or the model's own, where noisy cases count for less."""
 
 Residual = Literal["relative", "log"]
 Loss = Literal["linear", "soft_l1"]

@@ -59,6 +59,13 @@ def _find_small() -> KernelChoice:
 SMALL = _find_small()
 
 
+def _prepare(monkeypatch: pytest.MonkeyPatch, **how: Any) -> partial[CalibrationResult]:
+    """Return a calibration by the small choice of kernels alone, without compiled code."""
+    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
+    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
+    return partial(calibrate, minutes=10.0, **how)
+
+
 def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
     """Return the weights of a calibration, loaded by the names of models that it says."""
     names = [model.model for model in result.models]
@@ -72,16 +79,8 @@ def _stored(result: CalibrationResult) -> dict[str, WeightSet]:
 def test_a_device_gets_weights_that_predict(
     tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
-    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
-    calibrated = partial(
-        calibrate,
-        device=pocl,
-        minutes=10.0,
-        name="test",
-        store=tmp_path / "c.jsonl",
-        busy=True,  # the machine may be
-    )
+    given: dict[str, Any] = {"device": pocl, "name": "test", "store": tmp_path / "c.jsonl"}
+    calibrated = _prepare(monkeypatch, busy=True, **given)  # the machine may be
     monkeypatch.setattr(prior, "find_error", lambda *_: 100.0)  # of weights that ship
     result = calibrated()
     assert result.is_stored
@@ -115,10 +114,8 @@ def test_a_device_gets_weights_that_predict(
 def test_weights_that_ship_are_kept_if_they_predict_better_and_memory_is_to_be_as_usual(
     tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
-    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
+    calibrated = _prepare(monkeypatch, device=pocl, name="test")
     monkeypatch.setattr(calibrating, "_load_shipped", lambda *_: {})
-    calibrated = partial(calibrate, device=pocl, minutes=10.0, name="test")
     (model,) = calibrated(store=tmp_path / "c.jsonl", busy=True).models
     path = model.path
     assert path is not None
@@ -165,12 +162,10 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
 def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     own: Path, tmp_path: Path, pocl: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibrating, "why_no_code", lambda _: "not read in this test")
-    monkeypatch.setattr(prior, "load_shipped_choice", lambda: SMALL)
+    store = tmp_path / "c.jsonl"
+    calibrated = _prepare(monkeypatch, device=pocl, name="b", store=store)
     monkeypatch.setattr(prior, "find_error", lambda *_: 100.0)  # of weights that ship
     monkeypatch.setattr(calibrating, "_FIRST_CASES", 3)
-    store = tmp_path / "c.jsonl"
-    calibrated = partial(calibrate, device=pocl, minutes=10.0, name="b", store=store)
     strict = CALIBRATION.with_values(
         spread_limit=1e-9, noise_limit=1e-9, extra_rounds=0, separation_s=0.0
     )
