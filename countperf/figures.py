@@ -26,7 +26,7 @@ from countperf.mechanistic.predict_all import ModelAnswers
 from countperf.mechanistic.sweep import Sweep, SweepPoint
 from countperf.models.explanation import Explanation
 from countperf.models.library import short_name
-from countperf.models.metrics import PURPOSES, Evaluation
+from countperf.models.metrics import EvaluatedCase, Evaluation
 from countperf.models.predictions import Prediction, breakdown_rows
 from countperf.store import check_writable, write_atomically
 from countperf.text import PREFIXES, format_quantity, interval_text, point_text
@@ -469,7 +469,7 @@ def prediction_figure(prediction: Prediction) -> Figure:
     labels = [fill(f"{row.group}: {row.text}", 34) for row in rows]
     panel.set_yticks(range(len(rows)), labels, fontsize=9)
     panel.set_ylim(len(rows) - 0.5, -0.5)
-    panel.margins(x=0.12)
+    panel.margins(x=0.2)
     panel.set_xlabel(f"time, {unit}s")
     plain_ticks(panel.xaxis)
     figure.suptitle(prediction_title(prediction), fontsize=10)
@@ -513,53 +513,45 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     return figure
 
 
-_PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
+PURPOSE_MARKS = {"variant": (".", GRAY), "application": ("^", ORANGE), "test": ("o", BLUE)}
 
 
-def evaluations_figure(evaluations: Sequence[Evaluation]) -> Figure:
-    """Draw predicted over measured times against measured ones: a panel for each evaluation.
-
-    Kernels are marked by their purpose. Lines stand at a factor of 1 and of 1.6 up and down.
-    """
-    shown = [of for of in evaluations if any(case.predicted_s > 0 for case in of.cases)]
-    if not shown:
+def evaluation_figure(evaluation: Evaluation) -> Figure:
+    """Draw predicted over measured times with their intervals: a row a kernel, or its variants."""
+    rows: dict[str, list[EvaluatedCase]] = {}
+    for case in evaluation.cases:
+        if case.predicted_s > 0:
+            name = case.kernel.split("/")[0] if case.purpose == "variant" else case.kernel
+            rows.setdefault(name, []).append(case)
+    if not rows:
         raise ParameterError("nothing is predicted: nothing to draw", parameter="figure")
-    across = min(4, len(shown))
-    down = -(-len(shown) // across)
-    figure = new_figure((7.0, 4.5) if down * across == 1 else (3.2 * across + 1, 2.6 * down + 0.8))
-    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
-    drawn: dict[str, Any] = {}
-    for panel, evaluation in zip(panels, shown, strict=False):
-        for purpose, (marker, color) in _PURPOSE_MARKS.items():
-            cases = [c for c in evaluation.cases if c.purpose == purpose and c.predicted_s > 0]
-            (line,) = panel.plot(
-                [1e3 * case.measured_s for case in cases],
-                [case.predicted_s / case.measured_s for case in cases],
-                marker,
-                color=color,
-                markersize=3,
-                label=PURPOSES[purpose],
-                gid=purpose,
-            )
-            if cases:
-                drawn.setdefault(purpose, line)
-        for factor, style in ((1.0, "-"), (1.6, ":"), (1 / 1.6, ":")):
-            panel.axhline(factor, color="black", linewidth=0.6, linestyle=style)
-        panel.set(xscale="log", yscale="log")
-        plain_ticks(panel.xaxis, panel.yaxis)
-        panel.set_title(f"{evaluation.device}, {short_name(evaluation.model)}", fontsize=9)
-    for panel in panels[len(shown) :]:
-        panel.set_visible(False)
-    figure.supxlabel("measured time, ms", fontsize=10)
-    figure.supylabel("predicted / measured time", fontsize=10)
-    figure.legend(handles=list(drawn.values()), fontsize=9, loc="outside upper center", ncols=3)
+    figure = new_figure((7.0, 1.7 + 0.32 * len(rows)))
+    panel = figure.subplots()
+    panel.axvline(1.0, color="black", linewidth=0.8)
+    for row, cases in enumerate(rows.values()):
+        for number, case in enumerate(sorted(cases, key=lambda case: case.measured_s)):
+            place = row + 0.7 * ((number + 0.5) / len(cases) - 0.5)
+            marker, color = PURPOSE_MARKS[case.purpose]
+            if case.interval_s is not None:
+                ends = [end / case.measured_s for end in case.interval_s]
+                panel.plot(ends, [place, place], color=color, alpha=0.4, linewidth=2)
+            ratio = case.predicted_s / case.measured_s
+            panel.plot(ratio, place, marker, color=color, markersize=4, gid=case.purpose)
+    panel.set_xscale("log")
+    plain_ticks(panel.xaxis)
+    panel.set_yticks(range(len(rows)), list(rows), fontsize=9)
+    panel.set_ylim(len(rows) - 0.4, -0.6)
+    panel.grid(visible=True, axis="x", which="major", alpha=0.3)
+    panel.set_xlabel("predicted / measured time (bar: 90 % interval)")
+    title = f"{short_name(evaluation.model)} model on {evaluation.device}"
+    figure.suptitle(f"{title}\n{fill(evaluation.summary, 60)}", fontsize=10)
     return figure
 
 
 _DRAWERS: Mapping[type, Callable[..., Figure]] = {
     Prediction: prediction_figure,
     Explanation: _draw_explanation,
-    Evaluation: lambda evaluation: evaluations_figure([evaluation]),
+    Evaluation: evaluation_figure,
     TuningResult: lambda result: variants_figure(
         result.tried, f"{result.space} on {result.device}", result.ranking_s
     ),

@@ -19,7 +19,7 @@ from countperf.errors import MissingExtraError, ParameterError
 from countperf.figures import (
     check_figure_path,
     draw,
-    evaluations_figure,
+    evaluation_figure,
     list_roofs,
     roofline_figure,
     svg_text,
@@ -180,7 +180,9 @@ def test_each_case_of_an_evaluation_has_a_mark(tmp_path: Path) -> None:
             part.split("</g>\n")[0].count("<use ") for part in text.split(f'<g id="{purpose}">')[1:]
         )
         assert marks >= sum(case.purpose == purpose for case in drawn.cases)
-    assert svg_text(evaluations_figure([drawn])).startswith("<svg")
+    kernels = {case.kernel for case in drawn.cases if case.purpose != "variant"}
+    assert all(f"<!-- {kernel} -->" in text for kernel in kernels)
+    assert svg_text(evaluation_figure(drawn)).startswith("<svg")
 
 
 def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +195,6 @@ def test_a_missing_plotting_library_is_named(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: evaluations_figure([]), "nothing to draw"),
         (lambda: draw(_shipped(), "errors.txt"), "cannot be written"),
         (lambda: draw({}), "no picture of a dict; pictures are of Prediction"),
         (lambda: check_figure_path("errors"), "a file without an ending"),

@@ -158,7 +158,7 @@ def test_an_evaluation_has_a_table_for_each_purpose() -> None:
     changes = {"purpose": "application", "predicted_s": -1.0}
     applications = [case.model_copy(update=changes) for case in CASES]
     first, second = _evaluated(*CASES, *applications).split("applications: error ")
-    assert "test kernels: error 20 % (geometric mean over 2 kernels, 2 cases)" in first
+    assert "test kernels: predicted 20 % off (geometric mean over 2 kernels, 2 cases)" in first
     assert second.count("inf") == 2
 
 

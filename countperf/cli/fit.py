@@ -19,11 +19,13 @@ from countperf.api.evaluation import (
 )
 from countperf.cli.common import pick_options, say, show, show_all
 from countperf.cli.mechanistic import profile_options
+from countperf.devices.identity import DeviceIdentity
 from countperf.errors import FitError, ParameterError
 from countperf.figures import check_outputs, draw
 from countperf.measuring import MeasurementSet
 from countperf.models import library
 from countperf.models.fitting.fit_model import FitResult
+from countperf.models.metrics import Evaluation
 from countperf.store import check_writable, read_content
 from countperf.text import Printed
 
@@ -48,19 +50,24 @@ def run_fit(options: argparse.Namespace) -> None:
         name = options.name or f"{result.weights.device.slug}-{date.today().isoformat()}"
         fitted = (each.weights for each in results)
         name, output = library.store_own_fit(*fitted, name=name)
-    slug, there = result.weights.device.slug, library.find_fit(result.weights.device.slug)
-    default = f"{slug}, which ships, stays the default"
-    if there is None or there.is_own:
-        default = f"nothing ships for {slug}: the newest of your own fits for it is the default"
     models = [library.short_name(each.weights.model) for each in results]
     notes = [
         *(f"also fitted: {model}; to use it: --model {model}" for model in models[1:]),
         f"written to {output}; to use it: --weights {shlex.quote(str(name))}",
-        default,
+        *_say_default(result.weights.device),
     ]
     facts = {"written": output, "name": name, "models": models}
     shown = result.lay_out()
     show(options, replace(shown, notes=[*shown.notes, *notes], facts={**shown.facts, **facts}))
+
+
+def _say_default(device: DeviceIdentity) -> list[str]:
+    """Say which weights predict for a device where none are named, and why these."""
+    fits = library.fits_for(device)
+    why = "of your own fits for it, the newest" if fits and fits[0].is_own else "it ships"
+    return [
+        f"default for {device.slug}, where no weights are named: {f.name} ({why})" for f in fits[:1]
+    ]
 
 
 def _fit_models(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
@@ -98,7 +105,8 @@ def _read_measurements(options: argparse.Namespace) -> MeasurementSet:
 def run_calibrate(options: argparse.Namespace) -> None:
     """Calibrate, and say what was reached."""
     result = calibrate(**pick_options(options, "device", "minutes", "name", "store", "busy"))
-    show(options, result.lay_out())
+    shown = result.lay_out()
+    show(options, replace(shown, notes=[*shown.notes, *_say_default(result.device)]))
 
 
 def run_measure(options: argparse.Namespace) -> None:
@@ -129,6 +137,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     chosen = {"purposes": options.purpose, "collections": options.collection}
     evaluation = evaluate(measurements, **chosen, **weights)
     shown = evaluation.lay_out()
+    shown = replace(shown, notes=[*shown.notes, *_judge_default(options, measurements, evaluation)])
     is_whole = not options.collection and "variant" in (options.purpose or ["variant"])
     if is_whole and (ranking := evaluate_ranking(measurements, **weights)).sets:
         ranked = ranking.lay_out()
@@ -139,6 +148,21 @@ def run_evaluate(options: argparse.Namespace) -> None:
         evaluation.write_file(options.output)
     if options.figure:
         draw(evaluation, options.figure)
+
+
+def _judge_default(
+    options: argparse.Namespace, measurements: MeasurementSet, own: Evaluation
+) -> list[str]:
+    """Say how far off the default weights are on the same kernels, where a user's own judge."""
+    fit = library.find_fit(str(options.weights))
+    first = next(iter(library.fits_for(measurements.device)), None)
+    if fit is None or first is None or not fit.is_own or fit.name == first.name:
+        return []
+    chosen = {"purposes": options.purpose, "collections": options.collection}
+    usual = evaluate(measurements, weights=first.name, **chosen)
+    better = fit if own.overall().value < usual.overall().value else first
+    said = f"{first.name}, by default: {usual.summary}"
+    return [said, f"better on these kernels: --weights {shlex.quote(better.name)}"]
 
 
 def run_compare(options: argparse.Namespace) -> None:

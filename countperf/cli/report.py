@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -122,7 +123,7 @@ def _fit_page(options: argparse.Namespace, fit: NamedFit | None) -> Page:
             judgements += [read.read_file(path)] if path.is_file() else []
     for judgement in judgements:
         if isinstance(judgement, Evaluation):
-            parts.append(("predicted over measured times", figures.evaluations_figure([judgement])))
+            parts.append(("predicted over measured times", figures.evaluation_figure(judgement)))
         parts.append(judgement.lay_out())
     lead = [f"{short_name(weights.model)} model, fitted for {weights.device.name}"]
     rates = [Printed(shown=weights_table(weights))]
@@ -147,9 +148,10 @@ def _kernel_page(options: argparse.Namespace) -> Page:
     if explained.flops > 0 and explained.global_bytes > 0:
         drawn.append(("roofline", figures.roofline_figure(explained, device)))
     title = ", ".join(filter(None, [made.kernel, point_text(made.parameters)]))
-    shown = explained.lay_out(device)
+    shown, head = explained.lay_out(device), prediction_head(made)
+    shown = replace(shown, head=shown.head[len(head) :])
     sections = {"Where the time goes": [*drawn, shown], "Words": [_explain_words(shown.rows)]}
-    return Page(title, prediction_head(made), sections)
+    return Page(title, head, sections)
 
 
 def _explain_words(rows: Sequence[Row]) -> Printed:

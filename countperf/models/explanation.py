@@ -14,6 +14,7 @@ from countperf.models.function import DERIVED, Weight
 from countperf.models.labels import plain_name
 from countperf.models.predictions import OTHER, write_uncharged
 
+_ZERO = "zero: its cost is in other weights"
 _PLAIN = {"segment": "piece", "B": "byte"}  # units of documents, as people call them
 
 
@@ -75,7 +76,7 @@ def doubt(weight: Weight) -> str:
     if weight.value_s < 0:
         return "negative: it corrects other weights"
     if weight.value_s == 0:
-        return "zero: its cost is in other weights"
+        return _ZERO
     if weight.standard_error_s is not None and weight.value_s < 2 * weight.standard_error_s:
         return "not significant (less than two standard errors)"
     return ""
@@ -119,8 +120,12 @@ def _weight_texts(row: text.Row) -> tuple[str, str, str]:
 
 
 def weights_table(weights: Any) -> text.Table:
-    """Return weights rounded to their uncertainty, and the rates that they imply."""
-    cells = [(row["name"], *_weight_texts(row), row["remark"]) for row in weight_rows(weights)]
+    """Return weights rounded to their uncertainty, and the rates that they imply; zeros last."""
+    rows = weight_rows(weights)
+    cells = [(r["name"], *_weight_texts(r), r["remark"]) for r in rows if r["weight_s"]]
+    if zeros := [row["name"] for row in rows if not row["weight_s"]]:
+        said = text.some_of(zeros, most=3)
+        cells.append((f"{len(zeros)} weights: {said}", "0 s", "", "", _ZERO))
     header = ("feature", "weight", "unit", "implied rate", "remark")
     return text.Table(header=header, rows=tuple(cells), right=(3,))
 

@@ -181,6 +181,19 @@ class Evaluation(Document, text.Result):
             return None
         return median(math.sqrt(high / low) if low > 0 else math.inf for low, high in ends)
 
+    @property
+    def summary(self) -> str:
+        """The mean error, and how many times are within their intervals, in words."""
+        overall, kernels, (held, intervals) = self.overall(), len(self.by_kernel()), self.coverage()
+        zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
+        said = (
+            f"predicted {text.format_percent(overall.value)} off (geometric mean over {kernels}"
+            f" kernel{'s' if kernels > 1 else ''}, {overall.count} cases{zeros})"
+        )
+        factor = self.interval_factor()
+        width = "" if factor is None else f" of {text.width_text(factor)}"
+        return f"{said}; {held} of {intervals} within 90 % intervals{width}" if intervals else said
+
     __str__ = text.Result.__str__
 
     def lay_out(self) -> text.Printed:
@@ -238,17 +251,8 @@ def _means(of: Evaluation) -> dict[str, Any]:
 
 
 def _of_purpose(purpose: str, of: Evaluation) -> list[text.Printed]:
-    overall, worst, means = of.overall(), of.worst_factors(), of.by_kernel()
-    zeros = f", {overall.zero_errors} of them zero" if overall.zero_errors else ""
-    covered, intervals = of.coverage()
-    factor = of.interval_factor()
-    width = "" if factor is None else f", median half-width {text.width_text(factor)}"
-    held = [f"  90 % intervals hold {covered} of {intervals} times{width}"] if intervals else []
+    worst, means = of.worst_factors(), of.by_kernel()
     kernels = "variants of kernels" if purpose == "variant" else PURPOSES.get(purpose, purpose)
-    error = (
-        f"{kernels}: error {text.format_percent(overall.value)}"
-        f" (geometric mean over {len(means)} kernels, {overall.count} cases{zeros})"
-    )
     rows: list[dict[str, Any]] = []
     for case in of.cases:
         said = {"incomplete": not case.complete, "within noise": case.within_noise}
@@ -258,7 +262,7 @@ def _of_purpose(purpose: str, of: Evaluation) -> list[text.Printed]:
     head = ["  per kernel: geometric mean of relative errors, and the worst factor"]
     by_kernel = [{"kernel": k, "error": m.value, "worst": worst[k]} for k, m in means.items()]
     return [
-        text.Printed(head=[error, *held], rows=rows, columns=_CASE_COLUMNS),
+        text.Printed(head=[f"{kernels}: {of.summary}"], rows=rows, columns=_CASE_COLUMNS),
         text.Printed(head=head, rows=by_kernel, columns=_KERNEL_COLUMNS),
     ]
 
