@@ -528,15 +528,18 @@ def evaluation_figure(evaluation: Evaluation) -> Figure:
     figure = new_figure((7.0, 1.7 + 0.32 * len(rows)))
     panel = figure.subplots()
     panel.axvline(1.0, color="black", linewidth=0.8)
+    marks: dict[str, list[tuple[float, float]]] = {}
     for row, cases in enumerate(rows.values()):
         for number, case in enumerate(sorted(cases, key=lambda case: case.measured_s)):
             place = row + 0.7 * ((number + 0.5) / len(cases) - 0.5)
-            marker, color = PURPOSE_MARKS[case.purpose]
             if case.interval_s is not None:
                 ends = [end / case.measured_s for end in case.interval_s]
+                color = PURPOSE_MARKS[case.purpose][1]
                 panel.plot(ends, [place, place], color=color, alpha=0.4, linewidth=2)
-            ratio = case.predicted_s / case.measured_s
-            panel.plot(ratio, place, marker, color=color, markersize=4, gid=case.purpose)
+            marks.setdefault(case.purpose, []).append((case.predicted_s / case.measured_s, place))
+    for purpose, places in marks.items():
+        marker, color = PURPOSE_MARKS[purpose]
+        panel.plot(*zip(*places, strict=True), marker, color=color, markersize=4, gid=purpose)
     panel.set_xscale("log")
     plain_ticks(panel.xaxis)
     panel.set_yticks(range(len(rows)), list(rows), fontsize=9)

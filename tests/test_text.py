@@ -143,7 +143,7 @@ def _evaluated(*cases: EvaluatedCase) -> str:
 
 def test_an_evaluation_gives_the_mean_first() -> None:
     _, mean, *lines = _evaluated(*CASES).splitlines()
-    assert mean.startswith("test kernels: error 20 % ")
+    assert mean.startswith("test kernels: predicted 20 % off ")
     assert [line.split()[4:] for line in lines[1:3]] == [
         ["1.00", "ms", "1.10", "ms", "10", "%"],
         ["1.00", "s", "600", "ms", "40", "%", "incomplete"],
@@ -157,7 +157,7 @@ def test_an_evaluation_gives_the_mean_first() -> None:
 def test_an_evaluation_has_a_table_for_each_purpose() -> None:
     changes = {"purpose": "application", "predicted_s": -1.0}
     applications = [case.model_copy(update=changes) for case in CASES]
-    first, second = _evaluated(*CASES, *applications).split("applications: error ")
+    first, second = _evaluated(*CASES, *applications).split("applications: predicted ")
     assert "test kernels: predicted 20 % off (geometric mean over 2 kernels, 2 cases)" in first
     assert second.count("inf") == 2
 
@@ -168,8 +168,8 @@ def test_an_evaluation_shows_noise_and_what_lies_within_it_and_what_intervals_ho
         fast.model_copy(update={"noise": 0.06, "interval_s": (0.9e-3, 1.2e-3)}),
         slow.model_copy(update={"noise": 0.01, "interval_s": (0.5, 0.7)}),
     )
-    _, _, held, _, first, second, *_ = _evaluated(*cases).splitlines()
-    assert "1 of 2 times" in held
+    _, held, _, first, second, *_ = _evaluated(*cases).splitlines()
+    assert "1 of 2 within 90 % intervals" in held
     assert first.endswith("within noise")
     assert second.endswith("incomplete, outside its interval")
 

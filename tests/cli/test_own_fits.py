@@ -53,12 +53,18 @@ def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
     before = (shipped / DEVICE.slug / "linear.json").read_bytes()
     printed = run(f"fit {store} --name first").out
     assert f"written to {own / 'first' / 'linear.json'}; to use it: --weights mine/first" in printed
-    assert printed.splitlines()[-1].endswith(f"{DEVICE.slug}, which ships, stays the default")
+    default = f"default for {DEVICE.slug}, where no weights are named: "
+    assert printed.splitlines()[-1].endswith(f"{default}{DEVICE.slug} (it ships)")
     assert (shipped / DEVICE.slug / "linear.json").read_bytes() == before
     fit_of_device = find_fit(DEVICE.slug)
     assert fit_of_device is not None
     assert not fit_of_device.is_own
     assert run(f"evaluate {store} --weights mine/first --json").json["device"] == DEVICE.slug
+    judged = run(f"evaluate {store} --weights mine/first").out.splitlines()
+    assert judged[-2].startswith(f"{DEVICE.slug}, by default: predicted ")
+    assert judged[-1] in {
+        f"better on these kernels: --weights {name}" for name in ("mine/first", DEVICE.slug)
+    }
 
 
 def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(
@@ -129,7 +135,7 @@ def test_without_a_name_it_is_device_and_date(
     printed = run(f"fit {store}").out
     (folder,) = folders[1].iterdir()
     assert folder.name.startswith(f"{DEVICE.slug}-20")
-    assert f"nothing ships for {DEVICE.slug}: the newest of your own fits" in printed
+    assert f"mine/{folder.name} (of your own fits for it, the newest)" in printed
 
 
 @pytest.mark.parametrize(
