@@ -196,7 +196,7 @@ def population_of(
 def choose(
     data: Data, models: Mapping[ModelKind, KnownModel], *, budget_s: float
 ) -> list[ChosenKernel]:
-    """Choose kernels for the known devices of models."""
+    """Choose kernels that several of the known devices of models were measured with."""
     populations: list[Population] = []
     rows_by: list[tuple[str, dict[int, int]]] = []
     for model in models.values():
@@ -206,19 +206,22 @@ def choose(
             rows_by.append((each.device.slug, rows))
     slugs = tuple(dict.fromkeys(slug for slug, _ in rows_by))
     sizes = {slug: two_sizes(data, slug) for slug in slugs}
-    kernels = sorted(set.intersection(*(set(found) for found in sizes.values())))
-    offers = [
-        Offer(
-            name=kernel,
-            family=data.recorded(slugs[0]).lines[sizes[slugs[0]][kernel][0]]["family"],
-            rows=tuple(
-                tuple(rows[place] for place in sizes[slug][kernel] if place in rows)
-                for slug, rows in rows_by
-            ),
-            cost_s=float(np.mean([_cost(data, slug, sizes[slug][kernel]) for slug in slugs])),
+    known = Counter(kernel for found in sizes.values() for kernel in found)
+    offers: list[Offer] = []
+    for kernel in sorted(kernel for kernel, number in known.items() if number > 1):
+        there = {slug: found[kernel] for slug, found in sizes.items() if kernel in found}
+        slug, places = next(iter(there.items()))
+        offers.append(
+            Offer(
+                name=kernel,
+                family=data.recorded(slug).lines[places[0]]["family"],
+                rows=tuple(
+                    tuple(rows[place] for place in there.get(slug, ()) if place in rows)
+                    for slug, rows in rows_by
+                ),
+                cost_s=float(np.mean([_cost(data, *each) for each in there.items()])),
+            )
         )
-        for kernel in kernels
-    ]
     chosen = choose_kernels(populations, offers, budget_s=budget_s)
     return [_described(data, each.name, sizes) for each in chosen]
 
@@ -235,6 +238,7 @@ def _described(
     sizes_of = {
         slug: str([data.recorded(slug).lines[place]["parameters"] for place in found[kernel]])
         for slug, found in sizes.items()
+        if kernel in found
     }
     usual = Counter(sizes_of.values()).most_common(1)[0][0]
     slug = next(slug for slug, each in sizes_of.items() if each == usual)

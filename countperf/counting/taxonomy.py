@@ -17,7 +17,7 @@ from countperf.counting.structure.issue import ISSUE_ROOT, ISSUED
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.errors import PropertyNameError
 
-COUNTING_RULES_VERSION = 10  # raised whenever the same kernel would get other counts
+COUNTING_RULES_VERSION = 11  # raised whenever the same kernel would get other counts
 
 
 def _no_newer(rules: int) -> int:
@@ -71,7 +71,7 @@ _UNITS: tuple[tuple[str, str], ...] = (  # patterns of names, with the unit of e
     # distinct bytes and contiguous pieces of global memory that each group, or the kernel, accesses
     (r"bytes\.group\.(?:load|store)\.(?:dense|sparse)", "B"),
     (r"segments\.group\.(?:load|store)", "segment"),
-    (r"bytes\.kernel\.(?:load|store)", "B"),
+    (r"bytes\.kernel\.(?:load|store|update)", "B"),
     *((keys.SITE + what, unit) for what, unit, _ in keys.WHAT),
     *ISSUED,
 )

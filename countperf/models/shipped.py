@@ -68,7 +68,10 @@ _IN_L2 = {
 }
 """Work that memory accesses hide where data is beyond the second level."""
 
-_BYTES = "max(1, bytes_kernel_load + bytes_kernel_store)"
+_BYTES = "max(1, bytes_kernel_load + bytes_kernel_store - bytes_kernel_update)"
+_FRESH = "(1 - 0.5*bytes_kernel_update/max(1, bytes_kernel_store))"
+"""Share of the bytes stored that counts: for a store, no line is fetched that was loaded."""
+
 _ALL_PIECES = "max(1, segments_group_load + segments_group_store)"
 _PIECES = f"{_ALL_PIECES}/max(1, groups)"
 _UNEVEN = {
@@ -177,7 +180,7 @@ _TRAFFIC = {
     "load_beyond_streams": f"{_GROUP_LOADS}*beyond_l2*in_streams",
     "load_distinct": "bytes_kernel_load",
     "load_beyond_llc": "bytes_kernel_load*beyond_llc",
-    "store_beyond_llc": "bytes_kernel_store*beyond_llc",
+    "store_beyond_llc": f"bytes_kernel_store*beyond_llc*{_FRESH}",
     **_FAR_LINES,
 }
 """Bytes, separate pieces and lines by where in memory they are."""
@@ -276,6 +279,7 @@ def make_structural_model(
     derived: dict[str, str] = {}
     of_groups = "(bytes_group_{0}_dense + bytes_group_{0}_sparse)"
     group_bytes = {direction: of_groups.format(direction) for direction in ("load", "store")}
+    group_bytes["store"] += f"*{_FRESH}"
     for level, cache in enumerate(memory.caches[1:], start=2):
         is_last = level > 2 and level == len(memory.caches)
         beyond = "beyond_llc" if is_last else f"beyond_l{level}"

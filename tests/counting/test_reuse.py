@@ -227,3 +227,32 @@ def test_bytes_of_a_kernel_are_those_of_the_lines_it_touches() -> None:
 def test_divisions_by_powers_of_two_are_shifts(value: str, kind: str) -> None:
     unit = made("i<n", f"b[i] = {value}", "a,b i32 n; n i32", split="i:16")
     assert f"site.free.flat.16x1.iop.{kind}.i32" in set(count_kernel(unit, view="structure"))
+
+
+@pytest.mark.parametrize("width", [16, 17, 24, 32, 48])
+def test_members_of_a_structure_are_on_as_many_lines_as_it_takes(width: int) -> None:
+    members = " + ".join(f"a[i, {k}]" for k in range(width))
+    unit = _unit("i<n", f"out[i] = {members}", f"n,{width}", 128)
+    n = 1280
+    by_step = _count_runs(unit, "gmem.load", n=n)
+    lines = max(len({4 * (width * i + k) // _LINE for k in range(width)}) for i in range(n))
+    assert by_step.pop("near") == (width - lines) * n
+    assert sum(by_step.values()) == lines * n
+    counts = count_kernel(unit, view="structure").evaluate(n=n)
+    touched = [counts.get(f"bytes.group.load.{density}", 0) for density in ("dense", "sparse")]
+    assert (touched, counts["segments.group.load"]) == ([4 * width * n, 0], n / 128)
+
+
+def test_a_member_is_stored_to_the_line_that_it_was_loaded_from() -> None:
+    updates = "\n".join(f"a[i, {k}] = 2*a[i, {k}]" for k in range(16))
+    unit = made("i<n", updates, "a f32 n,16; n i32", split="i:128", seq_dependencies=True)
+    (walked,) = {*_count_runs(unit, "gmem.load", n=1280)} - {"near"}
+    assert _count_runs(unit, "gmem.load", n=1280) == {walked: 1280, "near": 15 * 1280}
+    assert _count_runs(unit, "gmem.store", n=1280) == {"near": 16 * 1280}
+
+
+@pytest.mark.parametrize(("shift", "updated"), [(0, 1280), (1, 1279), (100, 1180), (2000, 0)])
+def test_bytes_that_are_loaded_and_stored_are_told(shift: int, updated: int) -> None:
+    unit = made("i<n", f"a[i] = a[i + {shift}]", "a f32 n+2000; n i32", split="i:128")
+    counts = count_kernel(unit, view="structure").evaluate(n=1280)
+    assert counts.get("bytes.kernel.update", 0) == 4 * updated

@@ -516,6 +516,7 @@ def test_a_timing_knows_its_kernel_whatever_the_caches(columns: Any) -> None:
     usual = counted(columns)
     digests = {"structure": counts_digest(usual), "source": counts_digest(usual.take_source_view())}
     size = SimpleNamespace(counts=digests, measurement="run")
-    timing = Timing.model_construct(kernel="columns", counting_rules=10, sizes=[size])
+    rules = COUNTING_RULES_VERSION
+    timing = Timing.model_construct(kernel="columns", counting_rules=rules, sizes=[size])
     assert timing.runs_of(usual) == ["run"]
     assert timing.runs_of(counted(columns, ZEN3)) == ["run"]

@@ -88,13 +88,35 @@ class FootprintCounter:
         for member in self._accesses:
             access = member.access
             by_array[access.array, access.direction, access.component_of].append(member)
-        for members in by_array.values():
-            yield from self._count_array(members)
+        for (array, direction, component), members in by_array.items():
+            touched = self._count_touched(members)
+            yield from self._count_array(members, touched)
+            loads = by_array.get((array, "load", component), [])
+            if direction == "store" and loads and touched is not None:
+                yield from self._count_updates(loads, members, touched[-1])
 
-    def _count_array(self, members: Sequence[_GlobalAccess]) -> Iterator[_Part]:
+    def _count_updates(
+        self,
+        loads: Sequence[_GlobalAccess],
+        stores: Sequence[_GlobalAccess],
+        stored: PiecewiseQuasiPolynomial,
+    ) -> Iterator[_Part]:
+        """Yield the bytes that are both loaded and stored, which one load brings."""
+        both = stored
+        if {(m.index, m.scope.within, m.cases) for m in loads} != {
+            (m.index, m.scope.within, m.cases) for m in stores
+        }:
+            loaded, whole = self._count_touched(loads), self._count_touched([*loads, *stores])
+            if loaded is None or whole is None:
+                return
+            both = stored + loaded[-1] + whole[-1].scale(-1)
+        yield FootprintKey("bytes.kernel", "update"), both.scale(_bytes_in_all(stores))
+
+    def _count_array(
+        self, members: Sequence[_GlobalAccess], touched: _Touched | None
+    ) -> Iterator[_Part]:
         """Yield the bytes and pieces of accesses to one array."""
         direction = cast("Direction", members[0].access.direction)
-        touched = self._count_touched(members)
         size = members[0].access.bits // 8
         if touched is None:
             even = PiecewiseQuasiPolynomial.sum(
@@ -108,10 +130,9 @@ class FootprintCounter:
             yield FootprintKey("bytes.kernel", direction), whole.scale(size)
             return
         by_group, pieces, thin_pieces, in_all = touched
-        in_lines = _bytes_between([(m.least_in_all, m.index) for m in members], size)
-        in_lines = min(in_lines, Fraction(LINE_BYTES))
-        yield FootprintKey("bytes.kernel", direction), in_all.scale(in_lines)
-        if min(m.least_step for m in members) * size >= LINE_BYTES:
+        yield FootprintKey("bytes.kernel", direction), in_all.scale(_bytes_in_all(members))
+        in_lines = _bytes_between([(m.least_step, m.index) for m in members], size)
+        if in_lines >= LINE_BYTES:
             thin = _find_thin(members)
             inside = within_line(thin, 8 * size, self._domains.counter)
             if thin is not None and inside is not None:  # they are in lines where a symbol is small
@@ -124,7 +145,6 @@ class FootprintCounter:
             yield FootprintKey("bytes.group", direction, "sparse"), by_group.scale(size)
             yield FootprintKey("segments.group", direction), by_group
             return
-        in_lines = _bytes_between([(m.least_step, m.index) for m in members], size)
         yield FootprintKey("bytes.group", direction, "dense"), by_group.scale(in_lines)
         yield FootprintKey("segments.group", direction), pieces
 
@@ -207,6 +227,12 @@ class FootprintCounter:
 
 def _find_thin(members: Sequence[_GlobalAccess]) -> QuasiPolynomial | None:
     return next((m.thin for m in members if m.thin is not None), None)
+
+
+def _bytes_in_all(members: Sequence[_GlobalAccess]) -> Fraction:
+    """Return the bytes from an element that a kernel accesses to the next, at most a line."""
+    steps = [(member.least_in_all, member.index) for member in members]
+    return min(_bytes_between(steps, members[0].access.bits // 8), Fraction(LINE_BYTES))
 
 
 def _bytes_between(steps: Sequence[tuple[int, Address | None]], size: int) -> Fraction:

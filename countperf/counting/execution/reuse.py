@@ -8,6 +8,8 @@ in which a processor runs them, until a step along one of them leads it back to 
   however lines are replaced. Measured times follow these shares; LRU would miss all.
 - Of copies within the same pair of lines, one after the other, only the first leads to another
   line. Copies on lines of their own are further lines of the walk, but may have sets of their own.
+- Of accesses at constant distances in the text, such as members of a structure, those less than a
+  line from one before them are ``near`` it.
 - A second-level cache hashes addresses: of lines that share sets it keeps about as many as it has
   sets, and twice as many. Walks of more are ``beyond_l2`` with set conflict 3, and those that a
   first-level cache of that size would not keep either ``l2_reuse`` with set conflict 3.
@@ -270,12 +272,15 @@ class StepSorter:
         loops: Sequence[str],
         executions: PiecewiseQuasiPolynomial,
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
+        *,
+        is_near: bool = False,  # less than a line from another access
     ) -> Iterator[SortedPart]:
         """Sort the executions of an access by its steps, which may depend on the parameters."""
         strides, bits, scope = self.strides(access, instruction), access.bits, instruction.scope
         across = self._find_step_across_rows(access, scope, strides)
         walk = partial(_find_reuse_path, scope, bits, strides, loops)
-        by_items, by_loops = (partial(walk, items_first=first) for first in (True, False))
+        ways = (partial(walk, items_first=first) for first in (True, False))
+        by_items, by_loops = (None, None) if is_near else ways
         inner = next((s.stride for s in strides if loops and s.iname == loops[-1]), None)
         lanes = _find_local_stride(strides, 0)
         for step, part in self._sort_by_step(lanes, bits, executions, by_items, once):
@@ -299,13 +304,15 @@ class StepSorter:
         stride: QuasiPolynomial | None,
         bits: int,
         executions: PiecewiseQuasiPolynomial,
-        walk: Callable[[], _ReusePath],
+        walk: Callable[[], _ReusePath] | None,
         once: Callable[[str], PiecewiseQuasiPolynomial | None],
     ) -> list[_StepPart]:
-        """Sort executions of an access by its step, which may depend on the parameters."""
+        """Sort executions by a step that may depend on the sizes; ``near`` without a walk."""
         step = step_of(stride, bits)
         if step != _ELSEWHERE or stride is None:
             return [(step, executions)]
+        if walk is None:
+            return [("near", executions)]
         path = walk()
         levels = self._limits.levels
         parts: defaultdict[StepName, PiecewiseQuasiPolynomial] = defaultdict(lambda: ZERO_COUNT)

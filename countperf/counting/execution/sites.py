@@ -24,9 +24,10 @@ import pymbolic.primitives as p
 from loopy.kernel.data import LoopedIlpTag
 from loopy.symbolic import DependencyMapper, get_dependencies
 
+from countperf.counting.access_classes import reads_data
 from countperf.counting.execution.footprints import FootprintCounter
 from countperf.counting.execution.reuse import NARROW_ROW, StepSorter
-from countperf.counting.keys import Case, FirstIteration, Operation
+from countperf.counting.keys import Case, FirstIteration, MemoryAccess, Operation
 from countperf.counting.operations.scalars import find_tagged_inames
 from countperf.counting.preparation import (
     Conditions,
@@ -43,7 +44,11 @@ from countperf.counting.program_analysis import (
 )
 from countperf.counting.scopes import Known, slots_of
 from countperf.counting.structure import site_keys as keys
-from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
+from countperf.counting.structure.memory_hierarchy import (
+    DEFAULT_CACHES,
+    LINE_BYTES,
+    CountedCaches,
+)
 from countperf.symbolic.piecewise import ZERO_COUNT, PiecewiseQuasiPolynomial
 
 _CALLS = ("special", "pow")  # kinds of operations that are calls of functions
@@ -128,6 +133,7 @@ class _LaunchCounter:
         shape = (row, math.prod(self.grid.items.values()) // row)
         # of what is in no loop of the items
         self.flat = keys.Site("sync" if launch.program.barriers else "free", "flat", shape)
+        self.first_in_lines: defaultdict[Any, list[int]] = defaultdict(list)
         self.looped_copies = find_tagged_inames(self.kernel, LoopedIlpTag)
         self.private_arrays = {
             name: math.prod(n if isinstance(n, int) else 0 for n in variable.shape)
@@ -151,7 +157,7 @@ class _LaunchCounter:
         count, others = self._count_executions, around.difference(beside)
         is_cut = bool(beside) and count(around) != count(others)
         copied = sorted(self.looped_copies & scope.within)
-        for part in instruction.parts:
+        for part in sorted(instruction.parts, key=_is_store):
             key, conditions = part.key, part.conditions
             left = frozenset[str]().union(
                 *(case.loops for case in conditions if isinstance(case, FirstIteration))
@@ -172,8 +178,9 @@ class _LaunchCounter:
             elif executions:
                 once = partial(self._count_once, scope.within, part)
                 space, direction = cast("Any", (key.address_space, key.direction))
+                near = self._is_near_another(key, scope.within, conditions)
                 for step, along, quantity in self.steps.sort(
-                    key, instruction, loops, executions, once
+                    key, instruction, loops, executions, once, is_near=near
                 ):
                     if idle and step.along_row == "shifted":  # lanes may be idle
                         step = step._replace(along_row="masked")
@@ -186,6 +193,24 @@ class _LaunchCounter:
         whole = self._place([*own, *copied])
         yield from self._count_private_accesses(instruction, copied, whole)
         yield keys.EventKey(whole, "idle"), idle
+
+    def _is_near_another(
+        self, access: MemoryAccess, within: frozenset[str], conditions: Conditions
+    ) -> bool:
+        """Tell whether it is less than a line from one that is executed with it, before it.
+
+        Else it is noted as one that others may be near to.
+        """
+        address = self.domains.address(access)
+        if address is None or reads_data(access, self.domains):
+            return False
+        at = int(address.flat.constant_term)
+        others = (access.array, access.component_of, address.flat - at, within, conditions)
+        first = self.first_in_lines[others]
+        if any(abs(at - other) * access.bits < 8 * LINE_BYTES for other in first):
+            return True
+        first.append(at)
+        return False
 
     def _count_idle_slots(self, instruction: Instruction) -> PiecewiseQuasiPolynomial:
         """Count the slots of an instruction in which nothing is executed."""
@@ -293,6 +318,10 @@ class _LaunchCounter:
             for operation, times in chain.operations:
                 kind, _, type_name = operation.partition(".")
                 yield keys.EventKey(site, f"chain.{kind}.{type_name}"), total.scale(times)
+
+
+def _is_store(part: InstructionPart) -> bool:
+    return isinstance(part.key, MemoryAccess) and part.key.direction == "store"
 
 
 def _sort_operation(

@@ -137,7 +137,7 @@ class FootprintKey:
     """Bytes or contiguous pieces of global memory that each group, or the kernel, accesses."""
 
     of: Literal["bytes.group", "segments.group", "bytes.kernel"]
-    direction: Direction
+    direction: Direction | Literal["update"]  # of ``bytes.kernel``: both loaded and stored
     density: Literal["", "dense", "sparse"] = ""  # of ``bytes.group``
 
 
