@@ -131,9 +131,8 @@ def _run(options: argparse.Namespace) -> int:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or interrupts:
                 said = str(error) if isinstance(error, KeyboardInterrupt) else ""
-                goes_on = options.command == "calibrate" or getattr(options, "store", None)
                 kept = "nothing is kept: the same command begins anew"
-                if goes_on:
+                if options.command == "calibrate" or getattr(options, "store", None):
                     kept = "what is finished is kept: the same command goes on from here"
                 say(f"countperf: {said or f'interrupted; {kept}'}")
                 return INTERRUPTED

@@ -44,7 +44,6 @@ _OF_CATALOGUE = {
     "help": "only kernels of this collection of the catalogue, such as the paper's (repeatable)"
 }
 
-
 COMMANDS: Mapping[str, Command] = {
     "doctor": Command(
         "doctor",
@@ -158,11 +157,7 @@ COMMANDS: Mapping[str, Command] = {
         {
             **_ANALYSIS,
             "--device": "time the kernel over occupancy, too, on pocl:0, cuda:0 or part of a name",
-            "--model": {
-                "help": "mechanistic models (default: all)",
-                "metavar": "NAME[,NAME...]",
-                "default": "all",
-            },
+            "--model": value("NAME[,NAME...]", "mechanistic models (default: all)", default="all"),
         },
     ),
     "application": Command(
@@ -244,16 +239,11 @@ COMMANDS: Mapping[str, Command] = {
         f"{_SPACE} --budget --measurements --store --figure",
         {
             **_OF_SPACE,
-            "--measurements": {
-                "help": "variants to build and run at most",
-                "metavar": "N",
-                "type": natural,
-            },
+            "--measurements": value("N", "variants to build and run at most", type=natural),
         },
     ),
 }
 """The commands by name, with their arguments."""
-
 
 _EXAMPLES = """
 doctor

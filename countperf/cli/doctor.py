@@ -30,13 +30,10 @@ def run_weights(options: argparse.Namespace) -> None:
         names = [*fit.models] if fit is not None and options.model is None else [options.model]
         weights = [load_weights(options.fit, model=model) for model in names]
         show_all(options, [each.lay_out() for each in weights], "models")
-        return
-    if options.action == "remove":
+    elif options.action == "remove":
         removed = remove_own_fit(options.fit)
         show(options, Printed(head=[f"{removed.name} is removed: {removed.folder}"]))
-        return
-    shown = available_weights().lay_out()
-    if options.json:
-        print_json(shown.object()["fits"])
+    elif options.json:
+        print_json(available_weights().lay_out().object()["fits"])
     else:
-        show(options, shown)
+        show(options, available_weights().lay_out())

@@ -174,9 +174,8 @@ def run_compare(options: argparse.Namespace) -> None:
         message = f"no measurements of any device came with this installation; {mend}"
         raise ParameterError(message, parameter="measurements")
     if options.output and len(devices) != 1:
-        said = (
-            f"--output writes one device's comparison; name one of {', '.join(map(str, devices))}"
-        )
+        there = ", ".join(map(str, devices))
+        said = f"--output writes one device's comparison; name one of {there}"
         raise ParameterError(said, parameter="output")
     check_writable(options.output)  # before the work, not after it
     names = [name for part in options.model or () for name in part.split(",") if name]

@@ -33,8 +33,7 @@ def mechanistic_models(options: argparse.Namespace) -> list[str] | None:
     if options.model is None:
         return [ALL] if options.document is not None else None
     names = _names(options.model)
-    known = {ALL, *model_names(variants=True)}
-    if options.document is None and not known & set(names):
+    if options.document is None and {ALL, *model_names(variants=True)}.isdisjoint(names):
         return None
     choose_models(names)  # raises if one is no mechanistic model
     return names
@@ -185,5 +184,4 @@ def run_application(options: argparse.Namespace) -> None:
         )
         for variables in every
     ]
-    several = lay_out_schedules(every, scheduled) if every[1:] else None
-    show(options, several or scheduled[0].lay_out())
+    show(options, lay_out_schedules(every, scheduled) if every[1:] else scheduled[0].lay_out())

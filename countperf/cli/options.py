@@ -213,8 +213,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "mechanistic models: metrics of this kernel at these sizes from ncu --csv, for counts",
     ),
     "--sass": value(
-        "FILE",
-        "mechanistic models: machine code of the kernel, listed by cuobjdump or nvdisasm",
+        "FILE", "mechanistic models: machine code of the kernel, listed by cuobjdump or nvdisasm"
     ),
     "--anchor": several(
         "FILE|SIZES:SECONDS",
@@ -335,8 +334,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
         "follow each group; by default one of each kind stands for all of that kind"
     ),
     "--capability": value(
-        "CAPABILITY",
-        "follow the machine code for an NVIDIA GPU, such as 9.0; no GPU is needed",
+        "CAPABILITY", "follow the machine code for an NVIDIA GPU, such as 9.0; no GPU is needed"
     ),
     "--name": value(
         "NAME",

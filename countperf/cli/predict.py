@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel
 from countperf.api.prediction import explain_prediction, predict
-from countperf.cli.common import (
-    as_dict,
-    one_point,
-    pick_options,
-    points,
-    print_json,
-    say_choice,
-    show,
-    show_all,
-)
+from countperf.cli.common import as_dict, one_point, pick_options, say_choice, show, show_all
 from countperf.counting.analysis import analyze_kernel
 from countperf.errors import ParameterError
 from countperf.models.predictions import MOST_ROWS
@@ -30,7 +22,8 @@ def run_count(options: argparse.Namespace) -> None:
     if options.analysis:
         _analyze(options)
         return
-    sizes, at = as_dict(options.parameters), points(options.parameters)
+    sizes = as_dict(options.parameters)
+    at = combine_sizes(sizes)
     statistics = as_dict(options.statistics) or None
     kernel = Kernel.of(options.kernel, {}, statistics, options.instruction_counts)
     tables = at if kernel.depends_on_sizes else [size_arrays(sizes)]  # formulas may depend, too
@@ -81,9 +74,9 @@ def run_predict(options: argparse.Namespace) -> None:
             for it in made
         ]
     if compares:
-        print_json(shown[0].object() | {"against": shown[1].object()})
-    else:
-        show_all(options, shown)
+        facts = {**shown[0].facts, "against": shown[1].object()}
+        shown = [replace(shown[0], facts=facts)]
+    show_all(options, shown)
 
 
 def _list_predictions(
@@ -91,10 +84,8 @@ def _list_predictions(
 ) -> tuple[list[tuple[str, dict[str, Any], dict[str, Any]]], bool]:
     """Return kernel, sizes and options of what is to be predicted, and whether two are compared."""
     named = {
-        **pick_options(
-            options, "weights", "model", "device", "force", "level", "instruction_counts"
-        ),
-        **pick_options(options, "incomplete_ok"),
+        **pick_options(options, "weights", "model", "device", "force", "level"),
+        **pick_options(options, "instruction_counts", "incomplete_ok"),
         "anchors": options.anchor or (),
         "statistics": as_dict(options.statistics) or None,
     }

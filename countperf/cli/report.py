@@ -170,9 +170,8 @@ def _search_page(path: Path) -> Page:
         raise ParameterError(message, parameter="search")
     slug, winner = header.device.slug, fastest_of(tried)
     said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
-    columns = "time_s", "predicted_s", "cut_short"
     rows = [
-        {"choice": point_text(trial.choice), **extract(trial, *columns)}
+        {"choice": point_text(trial.choice), **extract(trial, "time_s", "predicted_s", "cut_short")}
         for trial in sorted(tried, key=lambda trial: trial.time_s)
     ]
     drawn = figures.variants_figure(tried, f"{header.space} on {slug}")

@@ -37,10 +37,8 @@ def run_time(options: argparse.Namespace) -> None:
         as_dict(options.parameters),
         make_arguments=options.make_arguments and _arguments(options.make_arguments),
         statistics=as_dict(options.statistics) or None,
-        **pick_options(
-            options, "device", "instruction_counts", "weights", "model", "force", "level"
-        ),
-        **pick_options(options, "incomplete_ok", "longest_s", "unchecked"),
+        **pick_options(options, "device", "instruction_counts", "weights", "model", "force"),
+        **pick_options(options, "level", "incomplete_ok", "longest_s", "unchecked"),
     )
     say_choice(timing.model_choice)
     if options.output is not None:  # first, whatever becomes of the output

@@ -206,9 +206,8 @@ def _measure_sub_groups(
             first = (offsets + shift) * size // unit_bytes
             last = ((offsets + shift) * size + size - 1) // unit_bytes
             width = int((last - first).max(initial=0)) + 1
-            units = [
-                np.where(active & (first + k <= last), first + k, _NOTHING) for k in range(width)
-            ]
+            following = (first + k for k in range(width))
+            units = [np.where(active & (unit <= last), unit, _NOTHING) for unit in following]
             measured = measure(np.concatenate(units, axis=1))[active.any(axis=1)]
             for value in measured.tolist():
                 counted[value] += number * access.repeats
@@ -239,9 +238,8 @@ _MAXIMUM_ENTRIES = 2**25  # points of one part, and addresses, that are listed a
 
 def _check_number(number: int, most: int, what: str) -> None:
     if number > most:
-        raise CountingError(
-            f"more than {most} {what} would have to be listed; choose smaller parameters"
-        )
+        message = f"more than {most} {what} would have to be listed; choose smaller parameters"
+        raise CountingError(message)
 
 
 def _names(points: IntegerSet) -> frozenset[str]:
@@ -294,10 +292,8 @@ def _split_domain(
     for case in scope.cases:
         some = frozenset(frozenset(g.substitute(bound) for g in gs) for gs in case.alternatives)
         cases.append(Case(alternatives=some, holds=case.holds))
-    parts = [
-        _join_factors(factors, summands, remaining)
-        for factors, remaining in _split_full_groups(scope, cases, parameters)
-    ]
+    split = _split_full_groups(scope, cases, parameters)
+    parts = [_join_factors(factors, summands, remaining) for factors, remaining in split]
     return int(numeric.constant_term), parts
 
 

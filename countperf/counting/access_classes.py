@@ -184,9 +184,8 @@ class Footprints:
         steps = steps_along(flat, lane, bounds, domains.domain(counted))
         strides = _select_countable_steps(steps, counted | domains.sizes)
         if not strides:
-            raise self._refuse_address(
-                access, f"does not change evenly along local axis 0 ('{lane}')"
-            )
+            what = f"does not change evenly along local axis 0 ('{lane}')"
+            raise self._refuse_address(access, what)
         layout = domains.layout_of(access)
         return [_Stride(flat, digits_of(flat, layout), where) for flat, where in strides]
 
@@ -333,9 +332,8 @@ def _without_quotients(
     executed: IntegerSet, functions: tuple[QuasiPolynomial, ...], domains: Domains
 ) -> Iterator[tuple[IntegerSet, tuple[QuasiPolynomial, ...]]]:
     """Split a set so that floors of quotients by size parameters have one value on each part."""
-    quotient = next(
-        (q for f in functions for q in f.floors() if isinstance(q, ParametricFloor)), None
-    )
+    found = (q for f in functions for q in f.floors() if isinstance(q, ParametricFloor))
+    quotient = next(found, None)
     if quotient is None:
         yield executed, functions
         return

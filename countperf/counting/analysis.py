@@ -112,9 +112,8 @@ class Footprint(ShortRepr):
         for access in self.members:
             if access.address is None or access.is_estimate:
                 why = access.is_estimate or "data, from which its address is read,"
-                raise CountingError(
-                    f"{access.label}: {why} decides what is accessed, so that no footprint is known"
-                )
+                said = f"{why} decides what is accessed, so that no footprint is known"
+                raise CountingError(f"{access.label}: {said}")
             touched.append(list_touched_addresses(access.scope, access.address, values))
         return len(np.unique(np.concatenate(touched)))
 

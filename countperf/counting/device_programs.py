@@ -169,9 +169,8 @@ def schedule_of(kernel: Any) -> ProgramSchedule:
             case schedule.Barrier(synchronization_kind="global"):
                 global_barriers.append(frozenset(loop.iname for loop in loops))
             case _:
-                raise UnsupportedExpressionError(
-                    f"kernel '{kernel.name}': no counting rule for the schedule item {item!r}"
-                )
+                said = f"no counting rule for the schedule item {item!r}"
+                raise UnsupportedExpressionError(f"kernel '{kernel.name}': {said}")
     return ProgramSchedule(programs=tuple(programs), global_barriers=tuple(global_barriers))
 
 

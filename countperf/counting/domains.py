@@ -263,9 +263,8 @@ class Domains:
         groups = self._find_group_extents(used)
         if groups is None:  # Loopy launches the largest of several extents, or more
             extents = group_counts_of(self.kernel, ids, self.callables)
-            groups = {
-                axis: self.counter.simplify_count(from_isl_count(s)) for axis, s in extents.items()
-            }
+            simplify = self.counter.simplify_count
+            groups = {axis: simplify(from_isl_count(size)) for axis, size in extents.items()}
         return Grid(groups=groups, items=shape)
 
     def _find_group_extents(
@@ -291,9 +290,8 @@ class Domains:
         without = sets.without_parameters(line, data)
         if without is None or within & self.data_loops.keys():
             raise DataDependentControlFlowError(
-                f"kernel '{self.kernel.name}': which values the loops "
-                f"{', '.join(sorted(within))} take together depends on {', '.join(data)}, which "
-                "is data"
+                f"kernel '{self.kernel.name}': which values the loops {', '.join(sorted(within))} "
+                f"take together depends on {', '.join(data)}, which is data"
             )
         return without
 

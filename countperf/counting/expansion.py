@@ -48,19 +48,14 @@ def expand_program(
 
     Accesses are those that a compiler leaves: the others are in registers.
     """
-    writer = _Writer(program, parameters, sub_group_size, number)
-    return writer.expand(max_instructions)
+    return _Writer(program, parameters, sub_group_size, number).expand(max_instructions)
 
 
 class _Writer:
     """Writes the instructions of one sub-group of a typical work group out, at given sizes."""
 
     def __init__(
-        self,
-        program: KernelProgram,
-        parameters: Sizes,
-        sub_group_size: int,
-        number: int,
+        self, program: KernelProgram, parameters: Sizes, sub_group_size: int, number: int
     ) -> None:
         self.program = program
         self.sub_group_size = sub_group_size

@@ -20,7 +20,7 @@ from loopy.diagnostic import LoopyError
 from loopy.symbolic import get_dependencies, simplify_via_aff
 from numpy.typing import NDArray
 from pymbolic import evaluate
-from pymbolic.primitives import Variable
+from pymbolic.primitives import Min, Variable
 
 from countperf.counting.accesses import (
     ArrayAccess,
@@ -80,15 +80,13 @@ class AddressedElements:
     @cached_property
     def kernel(self) -> Any:
         """The kernel, preprocessed, with its callees in it; None if Loopy does not do that."""
-        try:
-            with forbid_questions():
-                unit = inline_callees(self.t_unit)
-                kernel = unit.default_entrypoint
-                if kernel.state < lp.KernelState.PREPROCESSED:
-                    kernel = preprocess_unit(unit).default_entrypoint
-        except CountingError:
-            return None
-        return kernel
+        with suppress(CountingError), forbid_questions():
+            unit = inline_callees(self.t_unit)
+            kernel = unit.default_entrypoint
+            if kernel.state < lp.KernelState.PREPROCESSED:
+                kernel = preprocess_unit(unit).default_entrypoint
+            return kernel
+        return None
 
     @cached_property
     def copied_bounds(self) -> tuple[str, ...]:
@@ -204,9 +202,8 @@ class AddressedElements:
             if not [subscript for subscript in waiting if _adapt(data, ranges, subscript)]:
                 break
         else:
-            raise CountingError(
-                f"{waiting[0][0].text}: no elements keep its subscript in the array"
-            )
+            text = waiting[0][0].text
+            raise CountingError(f"{text}: no elements keep its subscript in the array")
         rows = _find_rows(data)
         return {
             name: IndexLimits(*ranges[name], name in loop_arrays, rows.get(name, ""))
@@ -403,12 +400,10 @@ class Region(ToQuasiPolynomial):
         return self._check_type(self.rec(expr.child), expr, np.dtype(expr.type.numpy_dtype))
 
     def map_min(self, expr: Any) -> QuasiPolynomial:
-        """Choose the least."""
-        return self._choose(expr.children, 1)
+        """Choose the least, or the largest."""
+        return self._choose(expr.children, 1 if isinstance(expr, Min) else -1)
 
-    def map_max(self, expr: Any) -> QuasiPolynomial:
-        """Choose the largest."""
-        return self._choose(expr.children, -1)
+    map_max = map_min
 
     def map_call(self, expr: Any) -> QuasiPolynomial:
         """Choose, if the function is a minimum or maximum."""
@@ -423,9 +418,8 @@ class Region(ToQuasiPolynomial):
         chosen_points: list[Any] = []
         for value in values:
             beyond = [(other - value) * sign for other in values]
-            chosen_points.append(
-                sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond)
-            )
+            part = sets.restrict(self.points, zero=[chosen - value], nonnegative=beyond)
+            chosen_points.append(part)
         self.points = sets.union(chosen_points)
         return chosen
 

@@ -266,13 +266,12 @@ def _find_references(expression: Any, names: Mapping[str, str]) -> set[Any]:
 def _yield_ways(expr: Any, reference: Any) -> Iterator[list[str]]:
     if expr == reference:
         yield []
-        return
-    if isinstance(expr, p.Sum):
+    elif isinstance(expr, p.Sum):
         yield from _yield_ways_through_sum(expr, reference)
-        return
-    for child, kinds in _children(expr):
-        for way in _yield_ways(child, reference):
-            yield [*way, *kinds]
+    else:
+        for child, kinds in _children(expr):
+            for way in _yield_ways(child, reference):
+                yield [*way, *kinds]
 
 
 def _yield_ways_through_sum(expr: Any, reference: Any) -> Iterator[list[str]]:
@@ -319,17 +318,15 @@ def _children(expr: Any) -> list[tuple[Any, list[str]]]:
             last = len(expr.children) - 1
             return [(c, ["minmax"] * min(k + 1, last)) for k, c in enumerate(expr.children)]
         case p.Call():
-            is_extreme = isinstance(getattr(expr.function, "name", None), ArgExtOp)
-            kind = "minmax"  # a comparison and the selection by it
-            if not is_extreme:
-                kind = FUNCTION_KINDS.get(name_of(expr.function), "special")
+            kind = FUNCTION_KINDS.get(name_of(expr.function), "special")
+            if isinstance(getattr(expr.function, "name", None), ArgExtOp):
+                kind = "minmax"  # a comparison and the selection by it
             return [(child, [kind]) for child in expr.parameters]
         case _:
             names, kinds = _ALIKE.get(type(expr), ((), []))
             parts = (getattr(expr, name) for name in names)
-            return [
-                (one, kinds) for part in parts for one in (part if type(part) is tuple else (part,))
-            ]
+            each = (part if type(part) is tuple else (part,) for part in parts)
+            return [(one, kinds) for some in each for one in some]
 
 
 _ALIKE: Mapping[type, tuple[tuple[str, ...], list[str]]] = {
@@ -347,13 +344,10 @@ _ALIKE: Mapping[type, tuple[tuple[str, ...], list[str]]] = {
 
 def _find_cycles(edges: Sequence[_Edge]) -> list[list[_Edge]]:
     """Return the longest cycles that are carried once, no two through one instruction."""
-    forward = sorted(
-        [edge for edge in edges if not edge.is_carried], key=lambda e: (e.target, e.source)
-    )
+    forward = [edge for edge in edges if not edge.is_carried]
+    forward.sort(key=lambda edge: (edge.target, edge.source))
     cycles: list[list[_Edge]] = []
-    for first in edges:
-        if not first.is_carried:
-            continue
+    for first in (edge for edge in edges if edge.is_carried):
         longest: dict[int, list[_Edge]] = {first.target: [first]}
         for edge in forward:
             way = [*longest.get(edge.source, ()), edge]

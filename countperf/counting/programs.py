@@ -271,8 +271,6 @@ def _contract_products(nodes: list[Node], value: Sequence[Source]) -> list[Node]
 
 
 Iterations: TypeAlias = tuple[frozenset[str], tuple[Case, ...]]  # loops, and conditions on them
-
-
 AccessPlace: TypeAlias = tuple[str, MemoryAccess]  # id of the instruction, and the access
 
 
@@ -322,9 +320,8 @@ class KernelProgram(ShortRepr):
                     if statement is None or not isinstance(part.key, MemoryAccess):
                         continue
                     # a sub-group also executes what some of its items are spared
-                    own = {
-                        c for node in statement.nodes if node.key == part.key for c in node.cases
-                    }
+                    nodes = [node for node in statement.nodes if node.key == part.key]
+                    own = {case for node in nodes for case in node.cases}
                     firsts = [c for c in part.conditions if isinstance(c, FirstIteration)]
                     kept = (*(c for c in part.conditions if c in own), *firsts)
                     count = domains.executions(instruction.scope.within, kept, self.grid)
@@ -558,11 +555,8 @@ def _find_stated_lines(
 
 def _find_analysis(program: KernelProgram, statement: Statement, node: Node) -> AccessAnalysis:
     """Return the analysis of an access, of several equal ones that of the same conditions."""
-    analyses = [
-        access
-        for access in program.accesses
-        if access.instruction == statement.name and access.access == node.key
-    ]
+    place = (statement.name, node.key)
+    analyses = [a for a in program.accesses if (a.instruction, a.access) == place]
     if not analyses:
         raise CountingError(
             f"kernel '{program.kernel.name}', instruction '{statement.name}': accesses in vectors"

@@ -126,9 +126,8 @@ def _find_lane_dependent_start(
     (row, *more) = rows
     if more or row[column] != 1:
         return None  # it is the largest of several, or a quotient
-    return -QuasiPolynomial.affine(
-        ((n, c) for n, c in zip(names, row[1:], strict=True) if n != name), row[0]
-    )
+    others = ((n, c) for n, c in zip(names, row[1:], strict=True) if n != name)
+    return -QuasiPolynomial.affine(others, row[0])
 
 
 def barrier_passes(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Field
@@ -121,15 +121,12 @@ def _shapes_of(names: Iterable[str]) -> set[tuple[int, int]]:
     return {key.site.shape for key in map(site_key, names) if key is not None}
 
 
-_GRANULARITIES = {
-    **dict.fromkeys(("groups", *GROUP_SHAPE), Granularity.WORK_GROUP),
-    "launches": Granularity.LAUNCH,
-}
-
-
 def granularity_of(name: str) -> Granularity:
     """Return what one unit of a property is executed by."""
-    return _GRANULARITIES.get(name, Granularity.WORK_ITEM)
+    if name == "launches":
+        return Granularity.LAUNCH
+    is_of_groups = name in ("groups", *GROUP_SHAPE)
+    return Granularity.WORK_GROUP if is_of_groups else Granularity.WORK_ITEM
 
 
 CountsAt = Callable[[Mapping[str, int]], Mapping[str, Any]]
@@ -141,11 +138,9 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     if not shape:
         return dict(counts_at({name: int(value) for name, value in values.items()}))
     rows = {name: np.broadcast_to(value, shape) for name, value in values.items()}
+    indices = step_through(np.ndindex(shape), "counting at each size", total=int(np.prod(shape)))
     counts_by_index = {
-        index: counts_at({name: int(row[index]) for name, row in rows.items()})
-        for index in step_through(
-            np.ndindex(shape), "counting at each size", total=int(np.prod(shape))
-        )
+        index: counts_at({name: int(row[index]) for name, row in rows.items()}) for index in indices
     }
     names = sorted({name for counts in counts_by_index.values() for name in counts})
     rows_by_name = {name: [c.get(name, 0) for c in counts_by_index.values()] for name in names}
@@ -155,13 +150,10 @@ def counts_at_sizes(counts_at: CountsAt, values: Mapping[str, Any]) -> dict[str,
     }
 
 
-_Read = TypeVar("_Read")
-
-
 def _readable(read: Callable[[Any], object]) -> AfterValidator:
     """Make a validator of a part that a function reads."""
 
-    def check(part: _Read) -> _Read:
+    def check(part: Any) -> Any:
         try:
             read(part)
         except CountingError as error:
@@ -352,9 +344,8 @@ class PropertyVector(Result, Mapping[str, Count]):
         self, function: Callable[[Mapping[str, Count]], Mapping[str, Count]]
     ) -> PropertyVector:
         """Return the vector with other counts, made from its own."""
-        mapped = PropertyVector(
-            function(self._counts), **{name: getattr(self, name) for name in _SHARED}
-        )
+        shared = {name: getattr(self, name) for name in _SHARED}
+        mapped = PropertyVector(function(self._counts), **shared)
         mapped._at_sizes = self._at_sizes
         if (anew := self._anew) is not None:
             mapped._anew = lambda sizes: anew(sizes).map_counts(function)
@@ -391,9 +382,8 @@ class PropertyVector(Result, Mapping[str, Count]):
     @cached_property
     def compiled(self) -> CompiledCounts:
         """The counts as a function of all parameters, which are not checked."""
-        return CompiledCounts(
-            self.parameters, [(c.quantity, c.exact and c.integral) for c in self._counts.values()]
-        )
+        counts = [(c.quantity, c.exact and c.integral) for c in self._counts.values()]
+        return CompiledCounts(self.parameters, counts)
 
     def evaluate(
         self, parameters: Mapping[str, Any] | None = None, /, **more: Any
@@ -434,9 +424,8 @@ class PropertyVector(Result, Mapping[str, Count]):
         """Parameters that decide neither a count nor whether the counts hold."""
         if self._at_sizes or not self._counts:
             return frozenset()
-        used = frozenset[str]().union(
-            *(count.quantity.names() for count in self._counts.values()), self._sizes.guarded
-        )
+        counted = (count.quantity.names() for count in self._counts.values())
+        used = self._sizes.guarded.union(*counted)
         behind = (value.names() for name, value in self.defaults.items() if name in used)
         return frozenset(self.parameters) - used.union(*behind)
 

@@ -92,6 +92,7 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, weight in weights.by_feature.items():
         rate, rate_unit = rate_of(weight, model) or (None, None)
+        remark = f"indistinguishable from {shared[name]}" if name in shared else doubt(weight)
         rows.append(
             {
                 "feature": name,
@@ -102,9 +103,7 @@ def weight_rows(weights: Any) -> list[dict[str, Any]]:
                 "unit": unit_of(weight, model),
                 "rate": rate,
                 "rate_unit": rate_unit,
-                "remark": f"indistinguishable from {shared[name]}"
-                if name in shared
-                else doubt(weight),
+                "remark": remark,
             }
         )
     return rows
@@ -200,10 +199,7 @@ class Explanation(text.Result, text.ShortRepr):
         """Say what the kernel gets altogether, of what the device can at most."""
         whole = float(self.prediction.time_s)
         peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
-        got = {
-            "global memory": (self.global_bytes, "byte/s"),
-            "arithmetic": (self.flops, "flop/s"),
-        }
+        got = {"global memory": (self.global_bytes, "byte/s"), "arithmetic": (self.flops, "flop/s")}
         said: list[str] = []
         for (where, (amount, unit)), peak in zip(got.items(), peaks, strict=True):
             if amount and whole > 0:

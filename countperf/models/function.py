@@ -12,21 +12,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from countperf import errors
+from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Part
 from countperf.models.definition import CountValue, ModelDefinition, Unread, covers, to_float
 from countperf.models.predictions import Array, Quantity, Verdict
 from countperf.text import ShortRepr
-
-if TYPE_CHECKING:
-    from countperf.devices.identity import DeviceIdentity
-
 
 NORMAL_QUANTILES = {0.9: 1.6448536269514722, 0.95: 1.959963984540054}
 """Quantiles of the standard normal distribution for two-sided intervals of these levels."""
@@ -230,7 +227,6 @@ class MeasurementSource(Part):
 
 
 DERIVED = "unit"  # unit of a weight of a derived feature, in documents: the feature itself
-
 
 Level = float  # in which share of cases an interval is to hold the time: 0.9 or 0.95
 

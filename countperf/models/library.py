@@ -221,9 +221,8 @@ def find_fit(name: str) -> NamedFit | None:
     own = [(fit, fit.find_identity()) for fit in known.values() if fit.is_own]
     if mine := [fit for fit, device in own if device is not None and device.slug == name]:
         return max(mine, key=lambda fit: fit.modified)
-    folder = Path(name)
-    stored = NamedFit(name=name, folder=folder)
-    return stored if folder.is_dir() and stored.default is not None else None
+    stored = NamedFit(name=name, folder=Path(name))
+    return stored if stored.folder.is_dir() and stored.default is not None else None
 
 
 @checks_keywords

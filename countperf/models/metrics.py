@@ -271,12 +271,11 @@ def check_counting_rules(measurement: Measurement) -> None:
     """Raise `FitError` if a measurement was counted by other rules than those of now."""
     rules = (measurement.properties or {}).get("counting_rules")
     if rules != COUNTING_RULES_VERSION:
-        message = (
+        raise FitError(
             f"case {measurement.case!r} was counted under counting rules {rules}, and kernels are"
             f" now counted under {COUNTING_RULES_VERSION}: count the measured kernels again"
             " (countperf.api.evaluation.recount does that for kernels of the catalogue)"
         )
-        raise FitError(message)
 
 
 def _read_counts(measurement: Measurement, weights: WeightSet) -> PropertyVector | None:

@@ -23,7 +23,6 @@ Quantity = float | Array  # a number, or an array of them where parameters were 
 ParameterValue = int | NDArray[np.integer]
 """Value of a size parameter: an integer, or integers at which to predict in one call."""
 
-
 CORRECTION = "correction"
 """Part of a time that is none of the model's: what a correction adds or takes away."""
 
@@ -213,9 +212,8 @@ class DeviceAnswers(text.Result):
                 said.setdefault(best, []).append(factor)
                 named |= dict.fromkeys((best, other))
         lines = [f"{best} is the fastest{at}: {', '.join(of)}" for best, of in said.items()]
-        reasons = {
-            f"{one.device}: {one.why}": None for one in last if one.device in named and one.why
-        }
+        explained = [one for one in last if one.device in named and one.why]
+        reasons = dict.fromkeys(f"{one.device}: {one.why}" for one in explained)
         return [*(text.wrap_note(line, "") for line in lines), *map(text.wrap_note, reasons)]
 
     def lay_out(self) -> text.Printed:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from countperf import errors
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, CountedCaches
 from countperf.counting.taxonomy import COUNTING_RULES_VERSION, UNKNOWN_GROUPS, CountingRules, View
-from countperf.counting.vector import transaction_roots
+from countperf.counting.vector import PropertyVector, transaction_roots
 from countperf.devices.identity import DeviceIdentity
 from countperf.documents import Document
 from countperf.models import function as functions
@@ -34,9 +34,6 @@ from countperf.models.predictions import Array, ParameterValue, Prediction, Quan
 from countperf.sizes import checks_keywords, merge_sizes
 from countperf.symbolic.compiled import BLOCK, CountSource
 from countperf.text import FieldsAlone, Printed, Result, ShortRepr
-
-if TYPE_CHECKING:
-    from countperf.counting.vector import PropertyVector
 
 MOST_GUESSED = 0.5
 """Share of a time that may rest on weights which the fit cannot tell apart; more is refused."""
@@ -69,10 +66,9 @@ class WeightSet(Document, Result):
     ranges: dict[str, functions.Range] = Field(default_factory=dict)  # by scale of terms
     # which weights are a choice among many that fit as well
     indistinguishable: tuple[functions.IndistinguishableGroup, ...] = ()
-    quality: functions.FitQuality | None = (
-        None  # errors and intervals of the fit, and its measurements;
-    )
-    source: functions.MeasurementSource | None = None  # None for weights from elsewhere
+    # errors and intervals of the fit, and its measurements; None for weights from elsewhere
+    quality: functions.FitQuality | None = None
+    source: functions.MeasurementSource | None = None
     exercising_kernels: Unread = Field(default=(), exclude=True)
     candidates: Unread = Field(default=(), exclude=True)
     # what measured kernels say of kernels like them, by which predictions are corrected
@@ -116,8 +112,7 @@ class WeightSet(Document, Result):
         resources = {functions.LAUNCH: "launch"}
         for key, (term, feature) in zip(self.function.keys, self.function.columns, strict=True):
             stated = self.definition.terms[term].resource
-            place = first_cover(tuple(stated), feature)
-            if place is not None:
+            if (place := first_cover(tuple(stated), feature)) is not None:
                 resources[key] = [*stated.values()][place]
         return resources
 
@@ -350,8 +345,6 @@ class WeightSet(Document, Result):
 
 def read_vector(kernel: object, weights: WeightSet) -> PropertyVector:
     """Return the property vector of whatever stands for a kernel."""
-    from countperf.counting.vector import PropertyVector
-
     if isinstance(kernel, PropertyVector):
         return kernel
     view = weights.view

@@ -46,13 +46,8 @@ def forbid_questions() -> Generator[None]:
 @contextmanager
 def without_disk_caches() -> Generator[None]:
     """Have Loopy look nothing up on the disk and write nothing there."""
-    with _LOCK:
-        was_enabled = lp.CACHING_ENABLED
-        lp.set_caching_enabled(False)
-        try:
-            yield
-        finally:
-            lp.set_caching_enabled(was_enabled)
+    with _LOCK, lp.CacheMode(False):
+        yield
 
 
 @contextmanager

@@ -107,7 +107,13 @@ def _check_for_code(kernel: Any, t_unit: Any) -> None:
         for variable in _variables_of(kernel)
         for tag in getattr(variable, "dim_tags", None) or ()
     )
-    if has_separate_arrays or _has_vectors(kernel) or _shares_group_axes(kernel):
+    lengths = {
+        (tag.axis, str(bounds_of(kernel, name)[2]))
+        for name in kernel.all_inames()
+        for tag in kernel.iname_tags_of_type(name, GroupInameTag)
+    }
+    shares_group_axes = len(lengths) > len({axis for axis, _ in lengths})
+    if has_separate_arrays or _has_vectors(kernel) or shares_group_axes:
         generate_code(t_unit, CountingError)
 
 
@@ -117,16 +123,6 @@ def _has_vectors(kernel: Any) -> bool:
 
 def _variables_of(kernel: Any) -> tuple[Any, ...]:
     return (*kernel.args, *kernel.temporary_variables.values())
-
-
-def _shares_group_axes(kernel: Any) -> bool:
-    """Return whether loops of different lengths are mapped to one group axis."""
-    lengths = {
-        (tag.axis, str(bounds_of(kernel, name)[2]))
-        for name in kernel.all_inames()
-        for tag in kernel.iname_tags_of_type(name, GroupInameTag)
-    }
-    return len(lengths) > len({axis for axis, _ in lengths})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,14 +71,13 @@ class Hoisting:
         """Return whether all iterations of a loop execute something or none does (rule 4)."""
         counted, _ = self._domains.trip_statistics(within)
         outer = counted - inner
+        if not (region.has_barrier or cases or inner):
+            return True
+        executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
         if region.has_barrier:  # whose bounds are those of the group, guards inside
-            executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
             lanes = {name: self._lanes[name] for name in outer & set(self._lanes)}
             everything = sets.widen_along(self._domains.domain(outer), lanes)
             return sets.contains(executed, everything, assumptions_of(self._domains.kernel))
-        if not cases and not inner:
-            return True
-        executed = sets.project_onto(self._domains.find_points(counted, cases), outer)
         return sets.is_all_or_nothing(executed, self._domains.domain(outer), region.iname)
 
     @cached_property
@@ -152,8 +151,6 @@ def find_sunk_instructions(kernel: Any, positions: Mapping[str, Position]) -> di
     """Return the branches in which instructions are executed that nothing else needs."""
     uses = _Uses(kernel)
     result: dict[str, Sunk] = {}
-    if not any(uses.branches.values()):
-        return result
     for block in _straight_blocks(positions):
         for position, last in enumerate(block):
             for branch in sorted(uses.branches[last], key=str):

@@ -167,10 +167,7 @@ class CompiledCounter(SourceCounter):
             reached = next(self._order)
             self._position = self._positions[reached]
             clobbered = self._hoisting.find_clobbered_arrays(self._position.regions[0])
-            for (
-                kind,
-                region,
-            ) in self._position.events:  # what loops and barriers change is forgotten
+            for kind, region in self._position.events:  # what they change is forgotten
                 if kind == "enter" and not region.iname:
                     self._values = programs.Values()
                 if kind != "wait":
@@ -248,10 +245,9 @@ class CompiledCounter(SourceCounter):
             self._value = self._values.number(("constant", repr(expr), str(dtype)))
             return dtype
         outer, self._pins = self._pins, frozenset()
+        by_parts = isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
         if isinstance(expr, p.Sum | p.Product):  # whose parts count where each is
             by_parts = not self._is_complex(expr)
-        else:
-            by_parts = isinstance(expr, p.Variable | p.Subscript | LinearSubscript)
         dtype = super().rec(expr) if by_parts else self._node(expr)
         regions = {region.pin for region in self._position.regions}
         self._pins = outer | (self._values.names(self._value) & regions)
@@ -287,9 +283,8 @@ class CompiledCounter(SourceCounter):
 
     def _names_in(self, expr: Any) -> frozenset[str]:
         point = self._point
-        return self._values.names(
-            *(self._values.scalar(name, point) for name in get_dependencies(expr))
-        )
+        scalars = (self._values.scalar(name, point) for name in get_dependencies(expr))
+        return self._values.names(*scalars)
 
     def map_variable(self, expr: Any) -> DType | None:
         """As in the source's view; private scalars are the values that they were assigned."""

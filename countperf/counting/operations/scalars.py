@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -83,14 +83,14 @@ class InstructionCounter(RefusingMapper):
         self._in_index = False
         self._context: str | None = None
         self._instruction = ""
+        self._type_reader: Any = TypeReader(self.kernel, self.callables)
 
     def tally(self, instruction: Any) -> Tally:
         """Return how often each key occurs in one execution; making a tuple is free."""
         literals = self.unrolled & instruction.within_inames
         if literals and literals & get_dependencies(instruction.expression):
-            replace = SubstitutionMapper(
-                make_subst_func({name: expressions.UnrolledVariable(name) for name in literals})
-            )
+            numbers = {name: expressions.UnrolledVariable(name) for name in literals}
+            replace = SubstitutionMapper(make_subst_func(numbers))
             instruction = instruction.copy(expression=replace(instruction.expression))
         self._start(instruction)
         call, assignees = instruction.expression, instruction.assignees
@@ -151,10 +151,6 @@ class InstructionCounter(RefusingMapper):
         if not is_constant(expr):
             self._convert(source, target)
         return source
-
-    @cached_property
-    def _type_reader(self) -> Any:
-        return TypeReader(self.kernel, self.callables)
 
     def _infer(self, expr: Any) -> DType:
         """Return the type that Loopy infers for an expression."""
@@ -515,16 +511,12 @@ class InstructionCounter(RefusingMapper):
     # --- logic
 
     def map_comparison(self, expr: Any) -> DType | None:
-        """A comparison of data is one ``compare``; of loop variables it is free."""
-        if not self._is_free(expr):
+        """A comparison of data is one ``compare``; of loop variables and sizes alone it is free."""
+        sides = [try_affine(self.to_index, side) for side in (expr.left, expr.right)]
+        if None in sides and try_affine(self.to_condition, expr) is None:
             with self._set(_context=expressions.context_of(self._infer(expr.left - expr.right))):
                 self._operation("compare", self._operands((expr.left, expr.right))[-1])
         return np.dtype(np.bool_)
-
-    def _is_free(self, comparison: Any) -> bool:
-        """Return whether a comparison is of loop variables and sizes alone, affine or not."""
-        sides = [try_affine(self.to_index, side) for side in (comparison.left, comparison.right)]
-        return None not in sides or try_affine(self.to_condition, comparison) is not None
 
     def map_logical_and(self, expr: Any) -> DType | None:
         """Each operand counts where those before it let it be evaluated."""

@@ -208,9 +208,8 @@ class SourceCounter(InstructionCounter):
         single = (half for half in halves if name == "add" and len(half) == 1)
         products = (half for half in single if self._kind_of(half[0], target) == "product")
         fused = next(products, None)
-        left, right = (
-            self._join_tree(half, target, name, is_fused=half is fused) for half in halves
-        )
+        kinds = (self._join_tree(half, target, name, is_fused=half is fused) for half in halves)
+        left, right = kinds
         if left == right == "constant":
             return "constant"
         if name == "add" and "product" in (left, right):

@@ -117,10 +117,8 @@ class MemoryHierarchy(Document):
     @property
     def counted(self) -> CountedCaches:
         """The caches by which kernels are counted for a device of this hierarchy."""
-        first, second = (
-            CacheSize(size_bytes=cache.size_bytes, ways=cache.ways) for cache in self.caches[:2]
-        )
-        return CountedCaches(first=first, second=second, code=first)
+        near = [CacheSize(size_bytes=one.size_bytes, ways=one.ways) for one in self.caches[:2]]
+        return CountedCaches(first=near[0], second=near[1], code=near[0])
 
 
 def available_hierarchies() -> tuple[str, ...]:

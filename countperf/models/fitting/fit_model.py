@@ -288,15 +288,14 @@ def _weights(fitted: Estimate, device_type: str) -> tuple[functions.Weight, ...]
         is_alone = fitted.function.keys[i] not in grouped
         if solution.covariance is not None and not solution.at_bound[i] and is_alone:
             error = max(float(solution.covariance[i, i]), 0.0) ** 0.5
+        is_derived = feature in cases.function.model.derived
         weights.append(
             functions.Weight(
                 feature=feature,
                 term=term,
                 value_s=float(solution.coefficients[i]),
                 standard_error_s=error,
-                unit=functions.DERIVED
-                if feature in cases.function.model.derived
-                else property_unit(feature),
+                unit=functions.DERIVED if is_derived else property_unit(feature),
                 smallest=None if has_short or not above.size else float(above.min()),
                 largest=float(values.max(initial=0.0)),
             )
@@ -365,10 +364,8 @@ def _judge_design(fitted: Estimate) -> list[Verdict]:
     """Say which weights are determined, and what gets none."""
     cases, number = fitted.design, len(fitted.function.keys)
     groups = "; ".join(" and ".join(group.features) for group in fitted.groups)
-    problem = (
-        f"{fitted.rank} of {number}: the measurements cannot tell apart {groups}; each"
-        " group shares its cost in proportion"
-    )
+    shared = "each group shares its cost in proportion"
+    problem = f"{fitted.rank} of {number}: the measurements cannot tell apart {groups}; {shared}"
     lacking = {"never exercised": cases.unexercised, "the model has no rule for": cases.unknown}
     return [
         _check(
@@ -432,10 +429,8 @@ def memory_verdict(memory: MemoryHierarchy, caches: CountedCaches) -> Verdict:
             " or in Python pass model=load_fitted_model('structural', device, MemoryHierarchy(...))"
             " of countperf.models.shipped",
         )
-    problem = (
-        f"kernels were counted for caches of {caches.text}, and {memory.name} has"
-        f" {memory.counted.text}"
-    )
+    own = f"{memory.name} has {memory.counted.text}"
+    problem = f"kernels were counted for caches of {caches.text}, and {own}"
     return _check(
         "memory",
         [] if memory.counted.counts_alike(caches) else [problem],

@@ -454,9 +454,8 @@ def find_factors(expected_s: Vector, shares: Matrix, times_s: Vector, scatter: f
         off = (ratios - np.log(whole)) / scatter
         trust = (1.0 + off**2) ** -0.25  # times that are far off count for less (soft L1)
         off, slopes = trust * off, (trust / whole / scatter)[:, np.newaxis] * parts
-        logs += np.linalg.lstsq(
-            np.vstack([slopes, _PRIOR]), np.concatenate([off, -_PRIOR @ logs]), rcond=None
-        )[0]
+        target = np.concatenate([off, -_PRIOR @ logs])
+        logs += np.linalg.lstsq(np.vstack([slopes, _PRIOR]), target, rcond=None)[0]
     return np.exp(logs)
 
 
