@@ -25,7 +25,16 @@ from countperf.models.library import NamedFit, find_fit, load_weights, short_nam
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
-from countperf.text import Printed, Row, extract, format_quantity, point_text
+from countperf.text import (
+    Column,
+    Printed,
+    Row,
+    columns_of,
+    extract,
+    format_quantity,
+    format_seconds,
+    point_text,
+)
 from countperf.tuning.result import fastest_of, read_journal
 
 Part = Printed | tuple[str, Any]  # a result, or a picture with its description
@@ -163,6 +172,10 @@ def _explain_words(rows: Sequence[Row]) -> Printed:
     return Printed(rows=made)
 
 
+_VARIANTS = columns_of("choice") | columns_of("time_s predicted_s", format_seconds)
+_VARIANTS |= {"cut_short": Column("stopped early")}
+
+
 def _search_page(path: Path) -> Page:
     header, tried = read_journal(path)
     if not tried:
@@ -183,6 +196,6 @@ def _search_page(path: Path) -> Page:
         ],
         {
             "Progress": [("measured over predicted", drawn)],
-            "Variants that ran": [Printed(rows=rows)],
+            "Variants that ran": [Printed(rows=rows, columns=_VARIANTS)],
         },
     )

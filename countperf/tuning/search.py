@@ -350,7 +350,7 @@ class _Search:
         self.known.learn(tried, build_s)
         self.rounds[results.as_key(point.choice)] += 1
         if best_s is None or tried.time_s < best_s:
-            self.say(f"{tried.time_s:.4g} s: {label}")
+            self.say(f"{format_quantity(tried.time_s, 's')}: {label}")
 
     def time_variant(self, choice: Choice, best_s: float | None) -> tuple[tuple[float, ...], bool]:
         """Time a variant where it was built."""
