@@ -63,13 +63,6 @@ def _data(chance: random.Random, dtype: Any) -> Any:
     return np.array([chance.randint(low, high) for _ in range(N)], dtype)
 
 
-def _subscripts(context: Any, text: str, inputs: dict[str, Any]) -> Any:
-    """Return the subscripts that the device computes."""
-    with cl.CommandQueue(context) as queue:
-        unit = _kernel(f"at[i] = {text}", inputs)
-        return unit(queue, **inputs, out_host=True)[1][0]
-
-
 def main() -> int:
     """Draw the kernels and print what disagrees."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -84,7 +77,8 @@ def main() -> int:
         text = _expression(chance, chance.randint(1, 3))
         inputs = {name: _data(chance, chance.choice(_TYPES)) for name in "ab"}
         try:
-            at = _subscripts(context, text, inputs)
+            with cl.CommandQueue(context) as queue:  # the device computes the subscripts
+                at = _kernel(f"at[i] = {text}", inputs)(queue, **inputs, out_host=True)[1][0]
         except (TypeError, NotImplementedError, lp.LoopyError, cl.Error):  # for the expression
             skipped += 1
             continue

@@ -25,6 +25,7 @@ from countperf.counting.count_properties import count_loopy_kernel
 from countperf.symbolic import isl_sets
 from countperf.symbolic.cardinality import Counter
 from countperf.symbolic.quasipolynomial import QuasiPolynomial
+from countperf.symbolic.sets import contains_values
 from measurement_kernels.catalog import entries
 from tests.counting.applications import APPLICATIONS
 
@@ -72,34 +73,21 @@ def collections() -> Iterator[tuple[str, Iterable[Case]]]:
         yield name, [(document["set"], document.get("assumptions")) for document in documents]
 
 
-def is_allowed(assumptions: str | None, values: dict[str, int]) -> bool:
-    """Return whether parameters satisfy the assumptions."""
-    return assumptions is None or not fixed(isl.Set(assumptions), values).is_empty()
-
-
-def fixed(integer_set: Any, values: dict[str, int]) -> Any:
-    """Put in values of parameters."""
-    for position, name in enumerate(isl_sets.names_of(integer_set, parameters=True)):
-        integer_set = integer_set.fix_val(isl.dim_type.param, position, isl.Val(values[name]))
-    return integer_set
-
-
 def sample(names: tuple[str, ...], assumptions: str | None, seed: str) -> list[dict[str, int]]:
     """Return different values of the parameters, small to large."""
     rng = random.Random(seed)
     found: list[dict[str, int]] = []
-    known = set(names)
-    if assumptions is not None:
-        known |= set(isl_sets.names_of(isl.Set(assumptions), parameters=True))
+    allowed = isl.Set(assumptions or "{ : }")
+    known = {*names, *isl_sets.names_of(allowed, parameters=True)}
     moduli = [int(m) for m in re.findall(r"mod (\d+)", assumptions or "")]
     for _ in range(400):
         largest = rng.choice([5, 12, 40, 300, 10**5])
         step = lcm(*moduli) if moduli else rng.choice([1, 1, 4, 16, 48, 64])
         first = rng.choice([0, 0, 1]) if moduli else 0
-        values = {
-            name: first + step * rng.randint(-1, max(largest // step, 3)) for name in sorted(known)
-        }
-        if len(found) < POINTS and values not in found and is_allowed(assumptions, values):
+        most = max(largest // step, 3)
+        values = {name: first + step * rng.randint(-1, most) for name in sorted(known)}
+        is_new = len(found) < POINTS and values not in found
+        if is_new and contains_values(allowed, values):
             found.append(values)
     return found if known else [{}]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from countperf.api.evaluation import evaluate, fit
 from countperf.counting.analysis import TransactionCounts
 from countperf.devices.parameters import capability_device
-from countperf.measuring import Measurement, MeasurementSet
+from countperf.measuring import MeasurementSet
 from countperf.measuring.tables import identity_elsewhere
 from countperf.models.definition import ModelDefinition
 from countperf.models.fitting import design
@@ -73,7 +73,6 @@ KERNELS = {
     "dotProd": "published-dot-product",
 }
 """Kernels of the catalogue by their names in the files; ``subSeqMax`` is not among them."""
-
 
 TILED = "published-matmul/tiled/"
 """Kernels of which tile widths are left out."""
@@ -196,12 +195,10 @@ def measurements_of(table: pd.DataFrame, gpu: Gpu) -> MeasurementSet:
         source=SOURCE,
         ignore=["gpu", "size", "runs"],
     )
-
-    def knowing(line: Measurement) -> Measurement:
-        counts = _counted(line.kernel, tuple(line.parameters.items()))
-        return line.model_copy(update={"transactions": counts})
-
-    return replace(found, measurements=tuple(map(knowing, found)))
+    counts = (_counted(line.kernel, tuple(line.parameters.items())) for line in found)
+    pairs = zip(found, counts, strict=True)
+    known = tuple(line.model_copy(update={"transactions": each}) for line, each in pairs)
+    return replace(found, measurements=known)
 
 
 def geometric_mean(errors: Iterable[float]) -> float:
@@ -236,9 +233,8 @@ class FitsWithout:
     def __init__(self, observations: Iterable[design.Observation], model: ModelDefinition) -> None:
         self.observations = tuple(with_labels(observations))
         self.recipe = design.recipe_of(model)
-        self.near = design.estimate_design(
-            design.build_design(self.observations, model), self.recipe
-        )
+        whole = design.build_design(self.observations, model)
+        self.near = design.estimate_design(whole, self.recipe)
 
     def without(self, name: str, is_left_out: Callable[[design.Observation], bool]) -> LeftOutPart:
         """Predict some cases by a fit of the others."""
@@ -284,10 +280,6 @@ class FitsWithout:
         for name in sorted({c.kernel for c in self.observations if c.kernel.startswith(TILED)}):
             yield self.without(name, lambda case, n=name: case.kernel == n)
 
-    def larger_sizes(self) -> LeftOutPart:
-        """Leave out the larger sizes of all kernels."""
-        return self.without("larger sizes", lambda case: case.family.endswith(_LARGER))
-
 
 def with_labels(observations: Iterable[design.Observation]) -> Iterator[design.Observation]:
     """Return cases whose family is their kernel with its group, larger sizes (by bytes) apart."""
@@ -310,22 +302,14 @@ def with_calibrated_intervals(
     width in turn.
     """
     fits = FitsWithout(observations, weights.definition)
-    larger = [replace(c, family=f"{c.kernel}{_LARGER}") for c in fits.larger_sizes().cases]
+    part = fits.without("larger sizes", lambda case: case.family.endswith(_LARGER))
+    larger = [replace(case, family=f"{case.kernel}{_LARGER}") for case in part.cases]
     widths = [case for part in fits.tile_widths() for case in part.cases]
     if weights.quality is None:
         return weights
-    quality = weights.quality.model_copy(
-        update={"calibration": interval_calibration([*larger, *widths])}
-    )
+    calibration = interval_calibration([*larger, *widths])
+    quality = weights.quality.model_copy(update={"calibration": calibration})
     return weights.model_copy(update={"quality": quality})
-
-
-def fitted_and_judged(measurements: MeasurementSet) -> tuple[WeightSet, Evaluation]:
-    """Fit the smaller sizes, make intervals of them alone, and evaluate the larger sizes."""
-    model = model_of(measurements.device.slug)
-    found = fit(measurements, model=model)
-    weights = with_calibrated_intervals(found.weights, found.observations)
-    return weights, evaluate(measurements, weights=weights)
 
 
 def rounded(judged: Evaluation) -> Evaluation:
@@ -374,7 +358,9 @@ def main() -> None:
     for name in options.gpus:
         gpu = GPUS[name]
         found = measurements_of(table.drop(index=table.index[table["gpu"] != name]), gpu)
-        weights, judged = fitted_and_judged(found)
+        fitted = fit(found, model=model_of(gpu.slug))  # the smaller sizes
+        weights = with_calibrated_intervals(fitted.weights, fitted.observations)
+        judged = evaluate(found, weights=weights)  # the larger sizes
         if options.output is not None:
             folder = options.output / gpu.slug
             weights.write_file(folder / "weights.json")

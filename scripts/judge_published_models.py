@@ -79,9 +79,8 @@ class Case:
         except CountperfError:  # conditions at the border that are not counted
             return {}
         names = ("total_flops", "total_bytes", "work", "transactions")
-        whole = {
-            name: self.share * value for name, value in extract(counted.profile, *names).items()
-        }
+        totals = extract(counted.profile, *names)
+        whole = {name: self.share * value for name, value in totals.items()}
         if (traffic := counted.profile.traffic) is not None:
             moved = {n: self.share * getattr(traffic, n) for n in ("asked", "l2", "memory")}
             moved["charged"] = self.share * traffic.charged
@@ -121,11 +120,6 @@ def _find_programs(name: str) -> tuple[KernelProgram, ...]:
     return kernel_programs(entry(name).builder())
 
 
-def find_registers(pixels: int) -> int:
-    """Return about as many as nvcc gave KTT's convolution: 28, 8 more a pixel, at most 60."""
-    return min(60, 28 + 8 * (pixels - 1))
-
-
 def read_convolution(data: Path, every: int) -> Iterator[Case]:
     """Yield every so many-th variant of the convolution that uses local memory."""
     times: dict[str, dict[tuple[int, ...], float]] = {}
@@ -141,6 +135,7 @@ def read_convolution(data: Path, every: int) -> Iterator[Case]:
         down = max(1, min(IMAGE // height, int(number**0.5)))
         across = max(1, min(IMAGE // width, number // down))
         groups = -(-IMAGE // height) * -(-IMAGE // width)
+        pixels = choice["tile_size_x"] * choice["tile_size_y"]
         programs = kernel_programs(build_convolution(**choice))
         for slug, of in times.items():
             time = of.get(tuple(choice[name] for name in names))
@@ -151,7 +146,7 @@ def read_convolution(data: Path, every: int) -> Iterator[Case]:
                     programs=programs,
                     sizes={"h": height * down, "w": width * across},
                     share=groups / (down * across),
-                    registers=find_registers(choice["tile_size_x"] * choice["tile_size_y"]),
+                    registers=min(60, 28 + 8 * (pixels - 1)),  # about what nvcc gave KTT's
                     time_s=1e-3 * time,
                 )
 
@@ -203,14 +198,13 @@ def read_dedispersion(data: Path, every: int) -> Iterator[Case]:
             rows = [*json.load(file)["cache"].values()][::every]
         for row in rows:
             of = [row[f"block_size_{a}"] for a in "xy"] + [row[f"tile_size_{a}"] for a in "xy"]
+            strides = [row[f"tile_stride_{a}"] for a in "xy"]
             sizes = {"n": 8 * of[0] * of[2], "m": 4 * of[1] * of[3], "k": CHANNELS}
             if isinstance(row["time"], float):
                 yield Case(
                     device=CONVOLVED[gpu],
                     computation=("dedispersion",),
-                    programs=_dedispersion_programs(
-                        *of, row["tile_stride_x"], row["tile_stride_y"]
-                    ),
+                    programs=_dedispersion_programs(*of, *strides),
                     sizes=sizes,
                     share=SAMPLES * MEASURES / (sizes["n"] * sizes["m"]),
                     registers=32,

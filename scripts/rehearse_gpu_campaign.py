@@ -66,25 +66,19 @@ def rehearse_kernels(capabilities: list[str], every: int) -> bool:
     spent = time.process_time() - began
     print(f"  {len(sources)} kernels generated, {spent / len(chosen):.2f} s of CPU each")
     call = nvrtc()
+    compile_one = call or compile_cubin
     for capability in capabilities:
         began = time.perf_counter()
-        failed += _compile(sources, capability, call or compile_cubin)
+        for name, source in sources.items():
+            try:
+                compile_one(source, capability)
+            except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
+                failed += 1
+                print(f"  {name}, {capability}: {error}")
         each_s = (time.perf_counter() - began) / len(sources)
         by = "nvcc" if call is None else "NVRTC"
         print(f"  {capability}: {len(sources)} kernels compiled by {by}, {each_s:.2f} s each")
     return failed == 0
-
-
-def _compile(sources: dict[str, str], capability: str, call: Compile) -> int:
-    """Compile sources one by one; return how many fail."""
-    failed = 0
-    for name, source in sources.items():
-        try:
-            call(source, capability)
-        except Exception as error:  # noqa: BLE001 - the next kernel shall be tried as well
-            failed += 1
-            print(f"  {name}, {capability}: {error}")
-    return failed
 
 
 def main() -> int:

@@ -107,8 +107,6 @@ def _changes(node: Any, returns: str) -> Iterator[tuple[str, Any]]:
                 yield "statement", ast.Pass()
         case ast.Expr(value=ast.Call()):
             yield "statement", ast.Pass()
-        case _:
-            return
 
 
 def _with(node: Any, **fields: Any) -> Any:
@@ -125,9 +123,8 @@ def _other_result(value: ast.expr, returns: str) -> ast.expr | None:
     if returns in ("int", "float"):
         return ast.BinOp(value, ast.Add(), ast.Constant(1))
     empty = re.match(r"(tuple|frozenset|list|set|dict|str)\b", returns)
-    if ast.unparse(value) in (
-        ("()", "[]", "{}", "''", "set()", "frozenset()") if empty else "None"
-    ):
+    nothing = ("()", "[]", "{}", "''", "set()", "frozenset()") if empty else "None"
+    if ast.unparse(value) in nothing:
         return None
     return ast.Call(ast.Name(empty[1], ast.Load()), [], []) if empty else ast.Constant(None)
 
@@ -149,8 +146,6 @@ def _nodes(node: Any, prefix: str, function: str, statement: Any, returns: str) 
             statement, children = node, [node.value] if node.value else []
         case ast.stmt():
             statement = node
-        case _:
-            pass
     if function and statement is not None:
         yield node, function, statement, returns
     for child in children:
@@ -294,11 +289,10 @@ def record(tree: Path, map_file: Path, arguments: list[str]) -> None:
         command = [sys.executable, "-m", "pytest", "-p", "seed_faults", "--tb=no", "-q", *arguments]
         subprocess.run(command, cwd=tree, env=environment, check=False)
         tests = [json.loads(t) for f in Path(folder).iterdir() for t in f.read_text().splitlines()]
-    numbers = {
-        name: k for k, name in enumerate(sorted({n for _, _, names in tests for n in names}))
-    }
+    functions = sorted({name for _, _, names in tests for name in names})
+    numbers = {name: number for number, name in enumerate(functions)}
     rows = {test: [s, [numbers[name] for name in names]] for test, s, names in tests}
-    map_file.write_text(json.dumps({"functions": list(numbers), "tests": rows}))
+    map_file.write_text(json.dumps({"functions": functions, "tests": rows}))
 
 
 # --- running

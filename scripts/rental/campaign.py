@@ -50,9 +50,8 @@ def run_campaign(
             started = now()
             outcome, said = execute(stage, options, allowed)
             seconds = round(now() - started, 1)
-            progress.log.append(
-                {"stage": stage.name, "outcome": outcome, "seconds": seconds, "said": said}
-            )
+            done = {"stage": stage.name, "outcome": outcome, "seconds": seconds, "said": said}
+            progress.log.append(done)
             if outcome == "done" and stage.name not in progress.finished:
                 progress.finished.append(stage.name)
             progress.write(options.folder)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from countperf.api.evaluation import evaluate, evaluate_ranking, fit, read_measurements
 from countperf.api.prediction import choose_weights
+from countperf.measuring import MeasurementSet
+from countperf.models.definition import ModelDefinition
 from countperf.models.shipped import COMPILED
+from countperf.models.weights import WeightSet
 from countperf.store import check_writable
-
-if TYPE_CHECKING:
-    from countperf.measuring import MeasurementSet
-    from countperf.models.definition import ModelDefinition
-    from countperf.models.weights import WeightSet
 
 
 def publish(

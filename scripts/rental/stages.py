@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from countperf.api.catalogue import Profile, measure_catalogue
 from countperf.api.catalogue import measure_variants as measure
@@ -23,6 +23,7 @@ from countperf.devices.targets import generate_cuda, generate_for_target
 from countperf.devices.workers import Pool
 from countperf.documents import parse_json
 from countperf.errors import CountperfError, DeviceLostError, FitError
+from countperf.measuring import MeasurementSet, Purpose
 from countperf.measuring.characterization import FULL, characterize
 from countperf.measuring.characterization import QUICK as QUICK_EFFORT
 from countperf.measuring.runner import QUICK as QUICKLY
@@ -32,9 +33,6 @@ from countperf.text import ShortRepr
 from measurement_kernels.catalog import entries, entry, families
 from measurement_kernels.variants.sets import variant_entries
 from rental.publishing import publish
-
-if TYPE_CHECKING:
-    from countperf.measuring import MeasurementSet, Purpose
 
 LOST = 3  # exit status of a stage whose device is lost
 
@@ -84,7 +82,9 @@ class Options(ShortRepr):
 def find_devices(options: Options) -> None:
     """Try every device, and write down what works."""
     report = doctor()
-    library = _nvidia_opencl()
+    library = ""
+    with suppress(OSError):
+        library = ctypes.CDLL("libnvidia-opencl.so.1")._name  # of NVIDIA's driver, if it loads
     found = {**report.to_object(), "nvidia_opencl_library": library}
     write_json(options.folder / "devices.json", found)
     if library and not any(each.platform == "NVIDIA CUDA" for each in report.devices):
@@ -94,13 +94,6 @@ def find_devices(options: Options) -> None:
         )
     for device in report.devices:
         print(f"{device.label}: {device.name}: {'works' if device.works else device.reason}")
-
-
-def _nvidia_opencl() -> str:
-    """Return the OpenCL library of NVIDIA's driver, if it loads; else nothing."""
-    with suppress(OSError):
-        return ctypes.CDLL("libnvidia-opencl.so.1")._name
-    return ""
 
 
 def characterize_device(options: Options) -> None:
