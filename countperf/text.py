@@ -258,8 +258,8 @@ class Printed:
         """Return it as HTML, for notebooks; of a longer table the first and the last rows."""
         head = [f"<p>{'<br>'.join(map(escape, self.head))}</p>"] if self.head else []
         notes = [f"<p>{escape(note)}</p>" for note in self.notes]
-        tables = self.parts or ([] if self.table is None else [self.table])
-        return "\n".join([*head, *(each.html(most_rows) for each in tables), *notes])
+        table = self.table
+        return "\n".join([*head, *([] if table is None else [table.html(most_rows)]), *notes])
 
     def frame(self) -> pd.DataFrame:
         """Return the rows as a pandas data frame: a column for each parameter, times in s."""

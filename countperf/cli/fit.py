@@ -63,11 +63,9 @@ def run_fit(options: argparse.Namespace) -> None:
 
 def _say_default(device: DeviceIdentity) -> list[str]:
     """Say which weights predict for a device where none are named, and why these."""
-    fits = library.fits_for(device)
-    why = "of your own fits for it, the newest" if fits and fits[0].is_own else "it ships"
-    return [
-        f"default for {device.slug}, where no weights are named: {f.name} ({why})" for f in fits[:1]
-    ]
+    said, own = f"default for {device.slug}, where no weights are named:", "the newest of your own"
+    fits = library.fits_for(device)[:1]
+    return [f"{said} {fit.name} ({own if fit.is_own else 'it ships'})" for fit in fits]
 
 
 def _fit_models(options: argparse.Namespace, measurements: MeasurementSet) -> list[FitResult]:
@@ -161,8 +159,8 @@ def _judge_default(
     chosen = {"purposes": options.purpose, "collections": options.collection}
     usual = evaluate(measurements, weights=first.name, **chosen)
     better = fit if own.overall().value < usual.overall().value else first
-    said = f"{first.name}, by default: {usual.summary}"
-    return [said, f"better on these kernels: --weights {shlex.quote(better.name)}"]
+    said = f"better on these kernels: --weights {shlex.quote(better.name)}"
+    return [f"{first.name}, by default: {usual.summary}", said]
 
 
 def run_compare(options: argparse.Namespace) -> None:

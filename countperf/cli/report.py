@@ -25,16 +25,7 @@ from countperf.models.library import NamedFit, find_fit, load_weights, short_nam
 from countperf.models.metrics import Evaluation, RankingEvaluation
 from countperf.models.predictions import prediction_head
 from countperf.store import check_writable, read_file_text, write_atomically
-from countperf.text import (
-    Column,
-    Printed,
-    Row,
-    columns_of,
-    extract,
-    format_quantity,
-    format_seconds,
-    point_text,
-)
+from countperf.text import Printed, Row, format_quantity, point_text
 from countperf.tuning.result import fastest_of, read_journal
 
 Part = Printed | tuple[str, Any]  # a result, or a picture with its description
@@ -73,7 +64,9 @@ class Page(NamedTuple):
 def _html(part: Part, prefix: str) -> str:
     """Return a part; the names in a drawing differ from those of all others of the page."""
     if isinstance(part, Printed):
-        return f'<div class="wide">{part.html(10_000)}</div>'
+        first = replace(part, rows=(), parts=()) if part.parts else part
+        shown = "\n".join(each.html(10_000) for each in (first, *part.parts))
+        return f'<div class="wide">{shown}</div>'
     text, figure = part
     figure.set_size_inches(5.2, figure.get_size_inches()[1])  # its words can be read on a phone
     svg = re.sub(r'\bid="', f'id="{prefix}', figures.svg_text(figure))
@@ -172,10 +165,6 @@ def _explain_words(rows: Sequence[Row]) -> Printed:
     return Printed(rows=made)
 
 
-_VARIANTS = columns_of("choice") | columns_of("time_s predicted_s", format_seconds)
-_VARIANTS |= {"cut_short": Column("stopped early")}
-
-
 def _search_page(path: Path) -> Page:
     header, tried = read_journal(path)
     if not tried:
@@ -184,7 +173,12 @@ def _search_page(path: Path) -> Page:
     slug, winner = header.device.slug, fastest_of(tried)
     said = f", with statistics {point_text(header.statistics)}" if header.statistics else ""
     rows = [
-        {"choice": point_text(trial.choice), **extract(trial, "time_s", "predicted_s", "cut_short")}
+        {
+            "variant": point_text(trial.choice),
+            "time": format_quantity(trial.time_s, "s"),
+            "predicted": format_quantity(trial.predicted_s, "s"),
+            "stopped early": trial.cut_short,
+        }
         for trial in sorted(tried, key=lambda trial: trial.time_s)
     ]
     drawn = figures.variants_figure(tried, f"{header.space} on {slug}")
@@ -196,6 +190,6 @@ def _search_page(path: Path) -> Page:
         ],
         {
             "Progress": [("measured over predicted", drawn)],
-            "Variants that ran": [Printed(rows=rows, columns=_VARIANTS)],
+            "Variants that ran": [Printed(rows=rows)],
         },
     )

@@ -135,7 +135,7 @@ def test_without_a_name_it_is_device_and_date(
     printed = run(f"fit {store}").out
     (folder,) = folders[1].iterdir()
     assert folder.name.startswith(f"{DEVICE.slug}-20")
-    assert f"mine/{folder.name} (of your own fits for it, the newest)" in printed
+    assert f"mine/{folder.name} (the newest of your own)" in printed
 
 
 @pytest.mark.parametrize(
