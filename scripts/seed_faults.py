@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("counting", "symbolic", "models", "fitting", "machine_code")
+PACKAGES = ("counting", "symbolic", "models", "machine_code")
 OUTCOMES = ("killed", "timed out", "survived", "gone")
 SLOWEST_S, MEMORY_BYTE = 20.0, 16 << 30
 """Time of the processor of tests that are left out; memory of a process of tests."""

@@ -24,27 +24,11 @@ from countperf.counting.operations.scalars import InstructionCounter
 from countperf.counting.vector import PropertyVector
 from measurement_kernels.catalog import entry
 from tests.oracles.enumeration import extents
+from write_paper_weights import PROPERTIES
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
-PAPER_NAMES = {
-    "add/sub f32": "flop.add.f32",
-    "mul f32": "flop.mul.f32",
-    "pow f32": "flop.pow.f32",
-    "rsqrt f32": "flop.special.f32.rsqrt",
-    "local load f32": "lmem.load.32",
-    "global load f32 stride 1": "gmem.load.32.stride1",
-    "global load f32 stride 2/2": "gmem.load.32.2of2",
-    "global load f32 stride 1/3": "gmem.load.32.1of3",
-    "global load f32 stride 3/3": "gmem.load.32.3of3",
-    "global load f32 stride 4/>4 (uncoalesced 100%)": "gmem.load.32.4ofn",
-    "global store f32 stride 1": "gmem.store.32.stride1",
-    "global store f32 stride 4/>4 (uncoalesced 100%)": "gmem.store.32.4ofn",
-    "min(stride-1 loads; stride-1 stores) f32": "gmem.min.32.stride1",
-    "barrier": "barrier.local",
-    "work group": "groups",
-    "constant": "launches",
-}
+PAPER_NAMES = {**PROPERTIES, "rsqrt f32": "flop.special.f32.rsqrt"}
 
 # kernel of the paper: catalogue name, sizes from the paper's n
 KERNELS: dict[str, tuple[str, Any]] = {

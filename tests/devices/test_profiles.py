@@ -12,11 +12,7 @@ import pytest
 from countperf.api.mechanistic_models import predict_all, profiler_of
 from countperf.devices.nvcc import compile_for, find_program
 from countperf.devices.parameters import load_device
-from countperf.errors import (
-    CountperfError,
-    ModelNotApplicableError,
-    ParameterError,
-)
+from countperf.errors import CountperfError, ModelNotApplicableError, ParameterError
 from countperf.mechanistic.compiled_profile import (
     MachineCodeProfiler,
     find_compiled_registers,

@@ -13,6 +13,7 @@ import countperf
 from countperf import __version__
 from countperf.counting.structure import issue
 from countperf.counting.structure.issue import ExecutionPolicy, Serving, Unit, apply_policy
+from countperf.counting.structure.memory_hierarchy import ASSUMED, load_hierarchy
 from countperf.devices.parameters import load_device
 from countperf.models.function import ModelFunction, model_inputs
 from countperf.models.library import list_fits, load_weights
@@ -45,6 +46,15 @@ def test_all_but_the_launch_is_charged_in_whole_rounds_of_groups() -> None:
     # 20 accesses of vectors and 5 that lead to other lines, of which 5 come back too late
     expected = 1 + 4 / 3 * (3 + 10 + 25 + 5 + 40)
     assert function.scale_values(values, inputs.variables).sum() == pytest.approx(expected)
+
+
+def test_what_is_loaded_and_stored_counts_once_and_is_not_fetched_for_the_store() -> None:
+    model, size = make_structural_model(ExecutionPolicy()), 2**30
+    counts = {f"bytes.{of}": size for of in ("kernel.load", "kernel.store", "group.store.dense")}
+    for updated, distinct, share in ((0, 2 * size, 1.0), (size, size, 0.5)):
+        values = model_inputs(model, {**counts, "bytes.kernel.update": updated, "groups": 1}).values
+        beyond = 1 - load_hierarchy(ASSUMED).caches[-1].size_bytes / distinct
+        assert values["traffic", "store_beyond_llc"] == pytest.approx(size * beyond * share)
 
 
 def test_everything_issued_is_charged_under_its_own_name() -> None:

@@ -14,7 +14,7 @@ import pytest
 import countperf
 from countperf.counting.count_properties import content_key, count_kernel
 from countperf.counting.structure.memory_hierarchy import DEFAULT_CACHES, load_hierarchy
-from countperf.counting.taxonomy import COUNTING_RULES_VERSION, validate_name
+from countperf.counting.taxonomy import COUNTING_RULES_VERSION
 from countperf.counting.vector import PropertyVector
 from countperf.errors import (
     DeviceMismatchError,
@@ -31,7 +31,6 @@ from countperf.measuring.cases import format_line, parse_line
 from countperf.measuring.measurement_sets import counts_digest
 from countperf.models.fitting.design import common_caches
 from countperf.models.function import Range
-from countperf.models.library import fits_folders
 from countperf.models.weights import WeightSet
 from measurement_kernels.catalog import entry
 from tests.kernels import made
@@ -353,14 +352,6 @@ def test_what_was_counted_before_version_0_2_is_refused_with_what_to_do() -> Non
         parse_line(line.replace("code.all", "late.crowded.store"), 2)
 
 
-@pytest.mark.parametrize("name", ["weights.json", "compiled.json", "linear.json"])
-def test_every_feature_of_shipped_weights_has_a_name_of_now(name: str) -> None:
-    for path in (p for folder in fits_folders() for p in folder.glob(f"*/{name}")):
-        weights = WeightSet.read_file(path)
-        for feature in {weight.feature for weight in weights.weights}:
-            assert feature in weights.definition.derived or validate_name(feature)
-
-
 OLD = Path(__file__).resolve().parents[1] / "golden" / "documents" / "weights-without-caches.json"
 ZEN3, ZEN4 = (load_hierarchy(name).counted for name in ("amd-zen3", "amd-zen4"))
 
@@ -380,24 +371,6 @@ def counted(columns: Any, caches: Any = None, **options: Any) -> PropertyVector:
 def _of_zen4() -> WeightSet:
     """Return weights that were fitted to kernels counted for Zen 4."""
     return WeightSet.read_file(OLD).model_copy(update={"counted_caches": ZEN4})
-
-
-# what release 0.1.0 and all versions before vectors stated their caches predicted
-@pytest.mark.parametrize(
-    ("n", "m", "time_s"),
-    [
-        (1040, 600, "0x1.0f59812f855dbp-12"),
-        (1024, 12, "0x1.6085f433dd184p-18"),
-        (1024, 40, "0x1.6f0869c1af79bp-15"),
-        (4096, 700, "0x1.14f390cfb31f2p-8"),
-    ],
-)
-def test_old_weights_predict_what_they_did(columns: Any, n: int, m: int, time_s: str) -> None:
-    weights = WeightSet.read_file(OLD)
-    assert weights.counted_caches == DEFAULT_CACHES
-    assert countperf.predict(columns, n=n, m=m, weights=weights).time_s == pytest.approx(
-        float.fromhex(time_s), rel=1e-14
-    )
 
 
 def test_weights_count_kernels_for_their_caches(columns: Any) -> None:
