@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from jupyter_client.manager import KernelManager
+
 from countperf import __version__
+
+if hasattr(KernelManager, "transport_encryption"):  # else kernels of notebooks warn of plain text
+    KernelManager.transport_encryption.default_value = "auto"
 
 project = "countperf"
 author = "The countperf developers"
