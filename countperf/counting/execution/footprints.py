@@ -88,28 +88,30 @@ class FootprintCounter:
         for member in self._accesses:
             access = member.access
             by_array[access.array, access.direction, access.component_of].append(member)
-        for (array, direction, component), members in by_array.items():
-            touched = self._count_touched(members)
-            yield from self._count_array(members, touched)
-            loads = by_array.get((array, "load", component), [])
-            if direction == "store" and loads and touched is not None:
-                yield from self._count_updates(loads, members, touched[-1])
+        touched = {key: self._count_touched(members) for key, members in by_array.items()}
+        for key, members in by_array.items():
+            yield from self._count_array(members, touched[key])
+            array, direction, component = key
+            of_loads = array, "load", component
+            loaded, stored = touched.get(of_loads), touched[key]
+            if direction == "store" and loaded is not None and stored is not None:
+                yield from self._count_updates(by_array[of_loads], members, loaded[-1], stored[-1])
 
     def _count_updates(
         self,
         loads: Sequence[_GlobalAccess],
         stores: Sequence[_GlobalAccess],
+        loaded: PiecewiseQuasiPolynomial,
         stored: PiecewiseQuasiPolynomial,
     ) -> Iterator[_Part]:
         """Yield the bytes that are both loaded and stored, which one load brings."""
         both = stored
-        if {(m.index, m.scope.within, m.cases) for m in loads} != {
-            (m.index, m.scope.within, m.cases) for m in stores
-        }:
-            loaded, whole = self._count_touched(loads), self._count_touched([*loads, *stores])
-            if loaded is None or whole is None:
+        places = [{(m.index, m.scope.within, m.cases) for m in some} for some in (loads, stores)]
+        if places[0] != places[1]:
+            whole = self._count_touched([*loads, *stores])
+            if whole is None:
                 return
-            both = stored + loaded[-1] + whole[-1].scale(-1)
+            both = stored + loaded + whole[-1].scale(-1)
         yield FootprintKey("bytes.kernel", "update"), both.scale(_bytes_in_all(stores))
 
     def _count_array(
