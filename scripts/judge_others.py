@@ -3,8 +3,9 @@
 ``python scripts/judge_others.py [--again FOLDER]`` writes a table of the devices that have
 ``fits/<device>/others-judges.jsonl.gz``, by the weights that ship. FOLDER has measurements of the
 same kernels at another time, ``<device>.jsonl``: how far times repeat. Beside the fitted models are
-what a user would take instead: a roofline with the device's measured peaks, the cycles of llvm-mca
-alone at the clock that the system reports, and the paper's linear model.
+what a user would take instead: a roofline with the device's measured bandwidth and the peak of
+arithmetic at its clock, the cycles of llvm-mca alone at the clock that the system reports, and the
+paper's linear model.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def predict_all(measured: MeasurementSet, slug: str) -> dict[str, Times]:
         name: evaluate(measured, weights=slug, model=name, purposes=["application"]).cases
         for name in ("compiled", "structural", "linear")
     }
-    chosen = {"models": [ROOFLINE], "levels": ["published"], "purposes": ["application"]}
-    cases[ROOFLINE] = compare(measured, **chosen).models[0].cases
+    roofline = compare(measured, models=[ROOFLINE], levels=["published"], purposes=["application"])
+    cases[ROOFLINE] = roofline.models[0].cases
     made: dict[str, Times] = {
         name: {key_of(case.kernel, case.parameters): case.predicted_s for case in some}
         for name, some in cases.items()
