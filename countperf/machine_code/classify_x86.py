@@ -97,12 +97,9 @@ def classify(mnemonic: str, operands: str) -> list[str]:
     memory = next((part for part in parts if "(" in part), "")
     if widest(operands):
         return _classify_vector(mnemonic, parts, memory)
-    if mnemonic.startswith("j"):
-        return ["branch"]
-    if mnemonic.startswith("call"):
-        return ["call"]
-    if mnemonic.startswith("k"):
-        return ["mask"]
+    for start, name in (("j", "branch"), ("call", "call"), ("k", "mask")):
+        if mnemonic.startswith(start):
+            return [name]
     return _classify_integer(mnemonic, parts, memory)
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,24 +148,26 @@ class Loops:
             machine.flags,
         )
 
-    def _by_iteration(self, name: str, states: Sequence[_State]) -> list[tuple[Any, ...]] | None:
-        """Return what stands side by side in a record; None if some iterations have more."""
+    def _by_iteration(self, name: str, states: Sequence[_State]) -> Iterator[tuple[Any, ...]]:
+        """Return what stands side by side in the record of iterations."""
         record, starts = getattr(self.machine.journal, name), [s.lengths[name] for s in states]
-        slices = [record[a:b] for a, b in itertools.pairwise(starts)]
-        return None if len(set(map(len, slices))) > 1 else list(zip(*slices, strict=True))
+        return zip(*(record[a:b] for a, b in itertools.pairwise(starts)), strict=True)
 
     def _extrapolate(self, states: Sequence[_State]) -> Counter[int]:
         """Go on by iterations that are alike; return how often blocks are executed in these."""
-        ways = self._by_iteration("passed", states)
-        if ways is None or any(len(set(blocks)) > 1 for blocks in ways):
+        lengths = even([[*state.lengths.values()] for state in states], 64)
+        if lengths is None or any(
+            len(set(blocks)) > 1 for blocks in self._by_iteration("passed", states)
+        ):
             return Counter()
-        if len({state.constant for state in states}) > 1 or not self._has_even(states):
+        evenly = self._count_even(states)
+        if len({state.constant for state in states}) > 1 or not evenly:
             return Counter()
         flags = even_flags([state.flags for state in states])
         registers = even([state.registers for state in states], 64)
         vectors = _even_vectors([state.vectors for state in states])
         written = self._describe_writes(states)
-        times = self._with_alike_loads(states, self._iterations(states) or 0)
+        times = self._with_alike_loads(states, min(self._iterations(states) or 0, evenly))
         if flags is None or registers is None or vectors is None or written is None or not times:
             return Counter()
         moves, machine = any(write.step for write in written), self.machine
@@ -193,11 +196,8 @@ class Loops:
 
     def _describe_writes(self, states: Sequence[_State]) -> list[_Write] | None:
         """Return what is written to which places; None if that does not grow evenly."""
-        rows = self._by_iteration("written", states)
-        if rows is None:
-            return None
         written: list[_Write] = []
-        for writes in rows:
+        for writes in self._by_iteration("written", states):
             address, bits, value = writes[-1]
             if all(known is None for _, _, known in writes):
                 continue
@@ -209,11 +209,8 @@ class Loops:
 
     def _iterations(self, states: Sequence[_State]) -> int | None:
         """Return for how many more iterations all is decided alike; None for endless ones."""
-        rows = self._by_iteration("decided", states)
-        if rows is None:
-            return None
         ends: list[int | None] = []
-        for decisions in rows:
+        for decisions in self._by_iteration("decided", states):
             suffixes, flags = zip(*decisions, strict=True)
             growth = even_flags(flags)
             if growth is None or (flags[0] is not None and len(set(suffixes)) > 1):
@@ -222,23 +219,27 @@ class Loops:
         least = min((end for end in ends if end is not None), default=0)
         return least - _LAST if least > _LAST else None
 
-    def _has_even(self, states: Sequence[_State]) -> bool:
-        """Say whether nothing that grows goes where results do not grow evenly with it."""
-        rows = self._by_iteration("stepped", states)
-        for operands in rows or ():
+    def _count_even(self, states: Sequence[_State]) -> int:
+        """Return for how many more iterations results grow evenly with all that grows."""
+        most = sys.maxsize
+        for operands in self._by_iteration("stepped", states):
             if len(set(operands)) > 1:
                 (shift, *others) = {shift for shift, _ in operands}
                 grown = even([values[:1] for _, values in operands], 64)
-                if others or shift is None or grown is None or grown[0] % (1 << shift):
-                    return False
-        return rows is not None
+                if others or shift is None or grown is None:
+                    return 0
+                if grown[0] % (1 << shift):  # two lanes, packed, of which the lower must not carry
+                    lower = [values[0] % (1 << shift) for _, values in operands]
+                    steps = even([(lane,) for lane in lower], 64)
+                    if shift != _LANE_BITS or steps is None:
+                        return 0
+                    flags = Flags("sub", lower[-1], 0, lower[-1], shift)
+                    most = min(most, to_change(flags, *steps, 0, "ae"))
+        return most
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:
         """Return for how many more iterations what is loaded grows as before; None for none."""
-        rows = self._by_iteration("loaded", states)
-        if rows is None:
-            return None
-        for loads in rows:
+        for loads in self._by_iteration("loaded", states):
             address, bits, value = loads[-1]
             step = even([(at,) for at, _, _ in loads], 64)
             grown = even([(known,) for _, _, known in loads], bits)

@@ -326,8 +326,10 @@ def source_of(text: str, size: int) -> Source:
         number = int(register[2])
         return lambda machine: machine.vectors[number, :size]
     if text in REGISTERS:
-        read = reader(text, 8 * size)
-        return lambda machine: lanes_of(read(machine), size)
+        read, lowest = reader(text, 8 * size), reader(text, 8)  # which may be known alone
+        return lambda machine: np.append(
+            lanes_of(lowest(machine), 1), lanes_of(read(machine), size)[1:]
+        )
     address, match = address_of(_BROADCAST.sub("", text)), _BROADCAST.search(text)
     if address is None:
         return lambda _: lanes_of(None, size)
