@@ -41,7 +41,7 @@ LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
 _MOST_UNSETTLED = 1 / 3  # share of cases from which on the machine counts as busy
 _SLOW_MEMORY = 1.5  # times of copies over those of a fit from which on memory is not as usual
-_FIRST_CASES = 12  # from which on a busy machine is noticed before the time is over
+_FIRST_CASES, _HOPELESS = 12, 1 / 2  # from so many on, such a share ends it before its time is over
 _FEWEST_KERNELS = 8
 _FIT_S = 5.0
 CODE_S = 1.1
@@ -92,8 +92,7 @@ def calibrate(
         Name of the fit, ``mine/NAME``, by default the device's slug; file in which measurements are
         kept (``.jsonl``), by default in the user's data folder.
     busy : bool
-        Use times that do not settle, too, since other programs use the machine; intervals are
-        wider.
+        Use times that do not settle, too: other programs use the machine; intervals are wider.
 
     Raises
     ------
@@ -133,11 +132,10 @@ def calibrate(
     shipped = _load_shipped(chosen, task.caches)
     if not busy:
         _require_usual_memory(task.runner, shipped)
-    cases = _list_cases(task, prior.load_shipped_choice().kernels)
-    if not busy:
         forget_unsettled(task.store)
+    cases = _list_cases(task, prior.load_shipped_choice().kernels)
     measured = _measure(task, cases, busy=busy)
-    unsettled = _require_settled(measured, task.store, busy=busy)
+    unsettled = len(measured) - len(measured.select(_is_settled))
     if task.reads_code:
         try:
             measured = read_code(task.store, device=chosen.label)
@@ -181,16 +179,16 @@ def _require_usual_memory(runner: KernelRunner, shipped: Mapping[str, WeightSet]
 
 
 def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) -> MeasurementSet:
-    """Measure cases until the time for it is over, or too many of them do not settle."""
+    """Measure cases until the time for it is over; refuse if too many do not settle."""
     code_s = CODE_S / min(available_cores(), 2) if task.reads_code else 0.0
 
     def is_over(kernels: Collection[str], measured: Sequence[Measurement]) -> bool:
         left_s = task.deadline - _FIT_S - code_s * len(kernels) - time.monotonic()
-        unstable = sum(not measurement.stable for measurement in measured)
-        is_hopeless = len(measured) >= _FIRST_CASES and unstable > _MOST_UNSETTLED * len(measured)
-        return left_s <= CALIBRATION.separation_s or (is_hopeless and not busy)
+        if len(measured) >= _FIRST_CASES and not busy:
+            _refuse_unsettled(measured, task.store, _HOPELESS)
+        return left_s <= CALIBRATION.separation_s
 
-    return measure(
+    measured = measure(
         cases,
         store=task.store,
         protocol=CALIBRATION,
@@ -198,6 +196,16 @@ def _measure(task: CalibrationTask, cases: Sequence[KernelCase], *, busy: bool) 
         runner=task.runner,
         begin_no_more=is_over,
     )
+    if not busy:
+        _refuse_unsettled(measured.measurements, task.store, _MOST_UNSETTLED)
+    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
+    if len(kernels) < _FEWEST_KERNELS:
+        first = next((failure.reason for failure in measured.failures), "the time was over")
+        raise MeasurementError(
+            f"only {len(kernels)} kernels could be measured ({first}); give more"
+            f" ({option('minutes', 'NUMBER')}); what was measured is kept in {task.store}"
+        )
+    return measured
 
 
 def _is_settled(measurement: Measurement) -> bool:
@@ -213,24 +221,16 @@ def forget_unsettled(store: Path) -> None:
                 write(settled)
 
 
-def _require_settled(measured: MeasurementSet, store: Path, *, busy: bool) -> int:
-    """Return how many times did not settle; refuse a fit to too many of them."""
-    unsettled = len(measured) - len(measured.select(_is_settled))
-    if unsettled > _MOST_UNSETTLED * len(measured) and not busy:
+def _refuse_unsettled(measured: Collection[Measurement], store: Path, most: float) -> None:
+    """Refuse to go on where a larger share of times does not settle."""
+    unsettled = sum(not _is_settled(measurement) for measurement in measured)
+    if unsettled > most * len(measured):
         raise MeasurementError(
             f"{unsettled} of {len(measured)} times did not settle: other programs use the machine;"
             f" nothing is stored but the {len(measured) - unsettled} that settled ({store}). End"
             " those programs and calibrate again, which goes on from there; or pass"
             f" {option('busy', 'True')}, which uses the others as well and makes intervals wider"
         )
-    kernels = {each.kernel for each in measured if busy or _is_settled(each)}
-    if len(kernels) < _FEWEST_KERNELS:
-        first = next((failure.reason for failure in measured.failures), "the time was over")
-        raise MeasurementError(
-            f"only {len(kernels)} kernels could be measured ({first}); give more"
-            f" ({option('minutes', 'NUMBER')}); what was measured is kept in {store}"
-        )
-    return unsettled
 
 
 def _fit_all(
