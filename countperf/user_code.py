@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import sysconfig
@@ -35,22 +36,25 @@ def find_in_user_code(
     file = Path(path) if path.endswith(".py") else None
     if file is not None and not file.is_file():
         raise error(f"there is no file {path}")
+    mend = f"it has to be a {kind_name}, or a function without arguments that returns one"
     with _on_module_path(Path.cwd() if file is None else file.resolve().parent):
         with guard_user_code(f"{path} cannot be imported", error):
             module = importlib.import_module(path) if file is None else _execute(file)
         value = convert(getattr(module, name, None))
         if isinstance(value, kind):
             return value
-        if not callable(value):
-            there, near = _list_named(module, kind), nearest(name, _list_named(module, kind))
+        if not inspect.isroutine(value):
+            there = ", ".join(named := _list_named(module, kind)) or "none"
             said = f"{path} has no {kind_name} and no function of the name {name!r}"
-            raise error(f"{specification}: {said} (there: {', '.join(there) or 'none'}){near}")
+            raise error(f"{specification}: {said} (there: {there}){nearest(name, named)}")
+        given = inspect.signature(value).parameters.values()
+        if any(each.default is each.empty and each.kind < each.VAR_POSITIONAL for each in given):
+            raise error(f"{specification} takes arguments; {mend}")
         with guard_user_code(f"{specification} failed", error):
             made: object = convert(value())
-    if isinstance(made, kind):
-        return made
-    mend = f"it has to be a {kind_name}, or a function without arguments that returns one"
-    raise error(f"{specification} returned a {type(made).__name__}; {mend}")
+    if not isinstance(made, kind):
+        raise error(f"{specification} returned a {type(made).__name__}; {mend}")
+    return made
 
 
 @contextlib.contextmanager
