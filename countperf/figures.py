@@ -491,7 +491,7 @@ def variants_figure(tried: Sequence[Trial], title: str, ranking_s: float | None 
     drawn: list[Any] = []
     for label, some, color, marker, size in (
         ("ran", [trial for trial in tried if not trial.cut_short], BLUE, "o", 4),
-        ("stopped early", [trial for trial in tried if trial.cut_short], GRAY, "o", 4),
+        ("cut short", [trial for trial in tried if trial.cut_short], GRAY, "o", 4),
         ("winner", [fastest_of(tried)], RED, "*", 14),
     ):
         if some:

@@ -263,7 +263,7 @@ def _measure(
         return measure(cases, store=file, protocol=protocol, count=count, runner=runner)
 
 
-_BATCH = 40  # kernels that a process compiles
+_BATCH = 8  # kernels that a process compiles
 _BETWEEN_FILES_S = 60.0  # seconds after which the file is written again
 
 

@@ -28,17 +28,15 @@ def load_space(
     specification: SearchSpace | str, sizes: Mapping[str, int] | None = None
 ) -> SearchSpace:
     """Return the search space that a text names; refuse sizes that it does not have."""
-    known = spaces()
+    named = specification if isinstance(specification, str) else type(specification).__name__
     if isinstance(specification, SearchSpace):
         space = specification
-    elif ":" in specification:
-        space = find_space(specification)
-    elif specification in known:
-        space = known[specification]
-    else:
+    elif ":" in named:
+        space = find_space(named)
+    elif (space := (known := spaces()).get(named)) is None:
         raise SearchSpaceError(
-            f"no search space is called {specification!r}; there are {', '.join(known)}, and"
-            f" path/file.py:name{nearest(specification, known)}"
+            f"{named!r} is no search space; there are {', '.join(known)}, path/file.py:name, and"
+            f" in Python countperf.SearchSpace{nearest(named, known)}"
         )
     space.sizes_with(sizes or {})
     return space

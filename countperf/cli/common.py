@@ -154,9 +154,7 @@ class Progress:
             self._work, self._began_s = work, now_s
         if now_s - self._said_s >= 10.0:
             self._said_s = now_s
-            of, left = "", ""
-            if total is not None:
-                of = f" of {total}"
-                left_s = (now_s - self._began_s) / done * (total - done) if done else 0.0
-                left = f", about {format_duration(left_s)} left" if left_s else ""
+            of = "" if total is None else f" of {total}"
+            left_s = (now_s - self._began_s) / done * (total - done) if total and done else 0.0
+            left = f", about {format_duration(left_s)} left" if left_s else ""
             say(f"{work}: {done}{of}{left}")

@@ -158,8 +158,10 @@ def _judge_default(
         return []
     chosen = {"purposes": options.purpose, "collections": options.collection}
     usual = evaluate(measurements, weights=first.name, **chosen)
-    better = fit if own.overall().value < usual.overall().value else first
-    said = f"better on these kernels: --weights {shlex.quote(better.name)}"
+    factors = {fit.name: own.mean_factor(), first.name: usual.mean_factor()}
+    off = " and ".join(f"{name} a factor of {factor:.2f}" for name, factor in factors.items())
+    better = shlex.quote(min(factors, key=factors.__getitem__))
+    said = f"{off} in the mean; better on these kernels: --weights {better}"
     return [f"{first.name}, by default: {usual.summary}", said]
 
 

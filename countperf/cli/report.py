@@ -177,7 +177,7 @@ def _search_page(path: Path) -> Page:
             "variant": point_text(trial.choice),
             "time": format_quantity(trial.time_s, "s"),
             "predicted": format_quantity(trial.predicted_s, "s"),
-            "stopped early": trial.cut_short,
+            "cut short": trial.cut_short,
         }
         for trial in sorted(tried, key=lambda trial: trial.time_s)
     ]

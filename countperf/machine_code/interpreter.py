@@ -40,8 +40,10 @@ from countperf.machine_code.vector_unit import (
     leads_to_integers,
     vector_action,
 )
+from countperf.steps import report
 
-MOST_STEPS = 6_000_000  # integer instructions after which a group is given up
+MOST_STEPS, _VECTOR_STEPS, _SHOWN = 6_000_000, 20, 100_000
+"""Steps until a group is given up (20 s), of an instruction with vectors, and between reports."""
 
 STACK = 0x7FFF_0000_0000  # stack pointer at entry of a followed function
 
@@ -87,7 +89,7 @@ class CodeBlock(NamedTuple):
     lines: tuple[int, ...]
     actions: tuple[Action, ...]
     end: BlockEnd
-    steps: int  # the actions that take no notes, and one
+    steps: int  # what its actions take that take no notes, and one
 
 
 _Stack = list[tuple[int, Lanes | None]]
@@ -155,7 +157,7 @@ class MachineProgram:
                 actions += self._notes_of_line(number, notes=notes)
                 if (action := self._action(number)) is not None:
                     actions.append(action)
-                    steps += 1
+                    steps += _VECTOR_STEPS if "mm" in self.lines[number].operands else 1
                 if number + 1 in self._starts:
                     end = BlockEnd(following=number + 1)
             number += 1
@@ -193,16 +195,14 @@ class MachineProgram:
         if name.startswith(_DECIDING):
             suffix = name.removeprefix("cmov").removeprefix("set")
             yield lambda machine: machine.journal.decided.append((suffix, machine.flags))
-        is_followed = self.minds_vectors and number in self._needed
-        if is_followed or "mm" not in line.operands:
+        if (self.minds_vectors and number in self._needed) or "mm" not in line.operands:
             step = note_of_step(name, line.operands)
             yield from [] if step is None else [step]
 
     def _action(self, number: int) -> Action | None:
         line = self.lines[number]
         if self.minds_vectors and (line.mnemonic[0] == "k" or "mm" in line.operands):
-            is_needed = number in self._needed
-            return vector_action(line.mnemonic, line.operands) if is_needed else None
+            return vector_action(line.mnemonic, line.operands) if number in self._needed else None
         return action_of(line.mnemonic, line.operands)
 
     @cached_property
@@ -246,6 +246,8 @@ class MachineProgram:
                 action(machine)
             counts[position] += 1
             steps += block.steps
+            if steps % _SHOWN < block.steps:
+                report("following compiled code, steps", steps)
             if steps > most_steps:
                 raise CountingError(f"gave up after {most_steps} steps")
             end, flags = block.end, machine.flags

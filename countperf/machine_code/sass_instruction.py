@@ -142,8 +142,7 @@ class SassInstruction:
     @property
     def label(self) -> str:
         """Label that a branch, a call or the start of a scope names; empty for others."""
-        named = self.base in _JUMPS and self.operands
-        return self.operands[-1].strip("`() ") if named else ""
+        return self.operands[-1].strip("`() ") if self.base in _JUMPS and self.operands else ""
 
     @cached_property
     def results(self) -> tuple[str, ...]:

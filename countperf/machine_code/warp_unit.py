@@ -456,8 +456,7 @@ def _to_float(modifiers: frozenset[str], value: Lanes) -> Lanes | None:
     """Follow conversions to f32 as divisions of integers need them."""
     if modifiers & {"F64", "F16", "U16", "S16", "U8", "S8"}:
         return None
-    number = _as_numbers(modifiers, value)[0].astype(np.float32)
-    return number.view(np.uint32).astype(np.int64)
+    return _as_numbers(modifiers, value)[0].astype(np.float32).view(np.uint32).astype(np.int64)
 
 
 def _read_float(value: Lanes) -> npt.NDArray[np.float32]:

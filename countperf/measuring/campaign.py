@@ -179,8 +179,7 @@ def open_store(path: Path | str, runner: CaseRunner, protocol: Protocol) -> Stor
     """Open the file of a campaign before any work for it begins; other processes are kept out."""
     memory_s = runner.probe_memory(PROBES)
     environment = gather_environment(runner.limits, runner.versions(), memory_s)
-    header = Header(device=runner.identity, protocol=protocol, environment=environment)
-    return Store(path, header)
+    return Store(path, Header(device=runner.identity, protocol=protocol, environment=environment))
 
 
 @dataclass(slots=True)

@@ -131,9 +131,10 @@ class MeasurementSet(text.Result, text.ShortRepr):
     @classmethod
     def read_lines(cls, lines: Sequence[str], *, path: Path | str | None = None) -> MeasurementSet:
         """Parse the lines of a measurement file, without line feeds; errors as in `read_file`."""
-        if not lines or not lines[0]:
+        if not lines or lines[0].strip() in ("", "{"):
             field = "line 1: $"
-            message = f"{field}: empty; a countperf-measurements file is wanted"
+            what = "a document of another kind" if lines and lines[0].strip() else "empty"
+            message = f"{field}: {what}; a countperf-measurements file is wanted"
             raise store.make_file_error(message, path, field=field)
         measured: dict[str, Measurement] = {}
         failed: dict[str, FailedCase] = {}

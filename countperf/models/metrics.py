@@ -113,8 +113,9 @@ class EvaluatedCase(Part):
 
     @property
     def within_noise(self) -> bool:
-        """True if the error is no larger than `NOISE_DEVIATIONS` of the measurement's noise."""
-        return self.noise is not None and self.relative_error <= NOISE_DEVIATIONS * self.noise
+        """True if the factor is no larger than `NOISE_DEVIATIONS` of the measurement's noise."""
+        factor = factor_between(self.predicted_s, self.measured_s)
+        return self.noise is not None and factor <= math.exp(NOISE_DEVIATIONS * self.noise)
 
     @property
     def is_covered(self) -> bool | None:
@@ -168,6 +169,11 @@ class Evaluation(Document, text.Result):
     def overall(self) -> MeanError:
         """Return the device's mean error: the geometric mean of the means of its kernels."""
         return mean_of_means(self.by_kernel())
+
+    def mean_factor(self) -> float:
+        """Return the geometric mean of the factors between predicted and measured times."""
+        factors = [factor_between(case.predicted_s, case.measured_s) for case in self.cases]
+        return float(np.exp(np.mean(np.log(factors))))
 
     def coverage(self) -> tuple[int, int]:
         """Return how many of the cases' 90 % intervals hold the time, and of how many."""

@@ -200,8 +200,7 @@ class Posterior:
         mean = float(ratios.sum() / weight)
         spread = self._prior_square + float(ratios @ ratios) - weight * mean**2
         scale = np.array([[np.sqrt(spread / freedom * (1 + 1 / weight))]])
-        center = np.array([[np.log(predicted_s) + mean]])
-        return LogTimes(mean=center, scale=scale, freedom=freedom)
+        return LogTimes(mean=np.array([[np.log(predicted_s) + mean]]), scale=scale, freedom=freedom)
 
 
 def alike(apart: Array, is_number: NDArray[np.bool_] | np.bool_) -> Array:

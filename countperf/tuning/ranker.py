@@ -83,6 +83,11 @@ class PredictionTask:
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", self.space.sizes_with(self.sizes))
 
+    def by_code(self) -> PredictionTask:
+        """Return the task of predicting by compiled code, which leaves nothing out."""
+        weights = self.reading or self.weights
+        return replace(self, weights=weights, reading=None, incomplete_ok=False)
+
     def pack(self) -> bytes:
         """Pack the task for other processes; functions of imported modules go by their names."""
         try:
@@ -144,6 +149,8 @@ def predict_point(task: PredictionTask, choice: Choice) -> Point:
             vector = add_code(vector, unit, sizes, slug, statistics)
         prediction = weights.predict_counts(vector, task.sizes, incomplete_ok=task.incomplete_ok)
     except CountperfError as error:
+        if stage == "predict" and task.reading and isinstance(error, errors.PredictionError):
+            return predict_point(task.by_code(), choice)  # for which there may be a weight
         if isinstance(error, CountingError):  # of a builder; or at sizes, of what has no formula
             stage = "schedule" if stage == "build" else "count" if stage == "predict" else stage
         elif stage == "predict" and isinstance(error, errors.MeasurementError | errors.DeviceError):
@@ -354,10 +361,7 @@ class Ranker:
         self.best: list[tuple[float, int, Predicted]] = []
         self.refusals = RefusalCounter()
         self.spent_s = 0.0
-        self.packed = replace(self.task, reading=None).pack()
-        if self.task.reading is not None:  # as in `predict`, an attempt leaves nothing out
-            code: Any = {"weights": self.task.reading, "reading": None, "incomplete_ok": False}
-            self.packed_by_code = replace(self.task, **code).pack()
+        self.packed, self.packed_by_code = self.task.pack(), self.task.by_code().pack()
         self.read: dict[int, Predicted | None] = {}  # by their code; None for what does not compile
         self.unread = RefusalCounter()
         self.to_read = self.tried = 0
@@ -465,8 +469,7 @@ class Ranker:
         if self.points is not None:
             chosen = chosen[: self.points]
             self.points -= len(chosen)
-        points = [self.ahead[position] for position in chosen]
-        self._add_chunks(self.packed, points, size)
+        self._add_chunks(self.packed, [self.ahead[position] for position in chosen], size)
         for position in sorted(chosen, reverse=True):
             del self.ahead[position]
 

@@ -372,8 +372,7 @@ class _Search:
             try:
                 more, cut_short = self.time_variant(fastest.choice, None)
             except MeasurementError as error:
-                label = self.task.space.label(fastest.choice)
-                self.say(f"failed when run again: {label}: {error}")
+                self.say(f"failed when run again: {self.task.space.label(fastest.choice)}: {error}")
                 continue
             again = fastest.again(more, cut_short=cut_short)
             self.write(again)

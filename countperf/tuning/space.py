@@ -249,8 +249,7 @@ class SearchSpace(ShortRepr):
 
     def satisfies(self, choice: Choice) -> bool:
         """Tell whether a choice satisfies all constraints."""
-        rules = self.constraints
-        return all(holds(r, choice) if isinstance(r, str) else r(choice) for r in rules)
+        return all(holds(r, choice) if isinstance(r, str) else r(choice) for r in self.constraints)
 
     def __contains__(self, choice: object) -> bool:
         if not isinstance(choice, Mapping) or set(choice) != set(self.parameters):
