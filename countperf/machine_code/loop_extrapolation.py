@@ -234,7 +234,7 @@ class Loops:
                     if shift != _LANE_BITS or steps is None:
                         return 0
                     flags = Flags("sub", lower[-1], 0, lower[-1], shift)
-                    most = min(most, to_change(flags, *steps, 0, "ae"))
+                    most = min(most, to_change(flags, steps[0], 0, "ae"))
         return most
 
     def _with_alike_loads(self, states: Sequence[_State], most: int) -> int | None:

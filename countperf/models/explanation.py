@@ -52,6 +52,8 @@ def _find_derived_amount(feature: str, model: ModelDefinition) -> tuple[str, flo
 
 
 def _plain_unit(feature: str, unit: str) -> str:
+    if feature == "code.cycles_operations":
+        return "micro-operation"
     return "cycle" if feature.startswith("code.cycles") else _PLAIN.get(unit, unit)
 
 
@@ -198,14 +200,14 @@ class Explanation(text.Result, text.ShortRepr):
     def _describe_demand(self, device: DeviceParameters | None) -> list[str]:
         """Say what the kernel gets altogether, of what the device can at most."""
         whole = float(self.prediction.time_s)
-        peaks = (None, None) if device is None else (device.bandwidth_byte_per_s, device.peak_flops)
-        got = {"global memory": (self.global_bytes, "byte/s"), "arithmetic": (self.flops, "flop/s")}
         said: list[str] = []
-        for (where, (amount, unit)), peak in zip(got.items(), peaks, strict=True):
-            if amount and whole > 0:
-                rate = amount / whole
-                share = f"{text.format_percent(rate / peak)} of peak" if peak else "peak unknown"
-                said.append(f"{text.format_quantity(rate, unit)} of {where} ({share})")
+        if self.global_bytes and whole > 0:
+            rate = text.format_quantity(self.global_bytes / whole, "byte/s")
+            said.append(f"{rate} of accesses to global memory (from caches or not)")
+        if self.flops and whole > 0:
+            rate, peak = self.flops / whole, device and device.peak_flops
+            share = f"{text.format_percent(rate / peak)} of peak" if peak else "peak unknown"
+            said.append(f"{text.format_quantity(rate, 'flop/s')} of arithmetic ({share})")
         return [f"the kernel then gets {' and '.join(said)}"] if said else []
 
 

@@ -150,8 +150,7 @@ def test_sizes_are_found_on_devices_for_which_none_ship(
         deadline=0.0,
         minutes=1.0,
     )
-    entries = [entry(kernel.name) for kernel in SMALL.kernels]
-    cases = size_here(task, entries)
+    cases = size_here(task, [entry(kernel.name) for kernel in SMALL.kernels])
     names = [case.name for case in cases]
     assert len({case.kernel for case in cases}) <= 8
     assert len(set(names)) == len(names) >= 8
@@ -172,8 +171,7 @@ def test_a_busy_machine_ends_it_early_and_its_bad_times_are_taken_again(
     monkeypatch.setattr(calibrating, "CALIBRATION", strict)  # no time settles
     with pytest.raises(MeasurementError, match=r"calibrate again.*pass busy=True"):
         calibrated()
-    bad = len(MeasurementSet.read_file(store))
-    assert bad == 3
+    assert len(MeasurementSet.read_file(store)) == 3
     assert not own.exists() or not list(own.glob("*/*.json"))
     calibrating.forget_unsettled(store)
     assert len(MeasurementSet.read_file(store)) == 0

@@ -92,18 +92,18 @@ def test_parts_sum_to_the_time_in_text_and_object() -> None:
     assert "10.0 ns ± 1.0 % per work group" in cells["work groups started"]
     assert cells["work groups started"].endswith("100 Mwork group/s")
     assert lines[-2] == (
-        "the kernel then gets 3.20 Gbyte/s of global memory (16 % of peak) and 400 Mflop/s of"
-        " arithmetic (0.40 % of peak)"
+        "the kernel then gets 3.20 Gbyte/s of accesses to global memory (from caches or not) and"
+        " 400 Mflop/s of arithmetic (0.40 % of peak)"
     )
 
 
 def test_no_private_word_is_a_unit_and_print_shows_costs() -> None:
     weights = load_weights("pocl-epyc-zen5", model="compiled")
     units = {key: unit_of(weight, weights.definition) for key, weight in weights.by_feature.items()}
-    # cycles less those without stalls; bytes of a whole kernel; groups whose data is in L2
-    assert units["waiting_cycles"] == units["code.cycles_loop"] == "cycle"
-    assert units["load_distinct"] == units["load_bytes"] == "byte"
-    assert units["groups_in_l2"] == units["groups"] == "work group"
+    # cycles less those without stalls; bytes of a whole kernel
+    assert units["waiting_cycles"] == units["cycles_loop_in_l2"] == "cycle"
+    assert units["load_distinct"] == units["load_beyond_streams"] == "byte"
+    assert (units["code.cycles_operations"], units["groups"]) == ("micro-operation", "work group")
     assert not set(units.values()) & set(units)
     shown, every = str(weights).splitlines(), weights.lay_out().text().splitlines()
     assert shown[0].startswith("compiled model of pocl-epyc-zen5, error on classes left out")

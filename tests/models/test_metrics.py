@@ -106,6 +106,12 @@ def _case(kernel: str, n: int, measured: float, predicted: float) -> metrics.Eva
     )
 
 
+def test_noise_is_compared_with_factors() -> None:
+    cases = [_case("a", 1, 1.9e-3, predicted) for predicted in (6e-3, 7e-3, 73e-6)]
+    noisy = [case.model_copy(update={"noise": 0.62}) for case in cases]
+    assert [case.within_noise for case in noisy] == [True, False, False]  # of 3.5 at most
+
+
 def test_an_evaluation_weighs_kernels_equally_whatever_their_number_of_sizes() -> None:
     evaluation = Evaluation(
         device="pocl-epyc",

@@ -290,8 +290,7 @@ def test_weights_are_of_their_device_unless_forced_and_a_new_driver_is_a_caveat(
     forced = countperf.predict({"launches": 1}, weights=WEIGHTS, device=other, force=True)
     assert (forced.device, _failed(forced)) == ("intel-otherchip", {"device"})
     for device, failed in ((make_device(), set()), (make_device(driver_version="4.0"), {"device"})):
-        made = countperf.predict({"launches": 1}, weights=WEIGHTS, device=device)
-        assert _failed(made) == failed
+        assert _failed(countperf.predict({"launches": 1}, weights=WEIGHTS, device=device)) == failed
 
 
 def test_weights_of_other_counting_rules_are_refused() -> None:

@@ -67,6 +67,12 @@ def _ranking(**changes: Any) -> Ranking:
     return rank_points(_question(**changes), executor=Inline())
 
 
+def test_what_counts_have_no_weight_for_is_predicted_by_code() -> None:
+    given = [{"weights": make_weights({"launches": 1e-6}), "reading": by} for by in (None, WEIGHTS)]
+    points = [rankers.predict_point(_question(**some), next(DOUBLE.choices())) for some in given]
+    assert [type(point) for point in points] == [Refused, Predicted]
+
+
 def test_points_are_ranked_by_predicted_time_and_the_refused_summed_up() -> None:
     passed: list[Point] = []
     ranking = rank_points(_question(), executor=Inline(), on_point=passed.append)

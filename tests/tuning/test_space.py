@@ -103,8 +103,7 @@ def test_an_ill_defined_space_is_refused(changes: dict[str, Any], said: str) -> 
 
 
 def test_a_case_has_what_the_harness_needs() -> None:
-    choice = {"group": 16, "each": 2, "fetch": False}
-    case = DOUBLE.case(choice, {"n": 1024})
+    case = DOUBLE.case({"group": 16, "each": 2, "fetch": False}, {"n": 1024})
     assert case.name == "double/group=16,each=2,fetch=False/n=1024"
     assert case.parameters == case.check_parameters == {"n": 1024}
     assert case.build() is case.build()
