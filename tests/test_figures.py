@@ -157,7 +157,7 @@ def test_texts_of_a_roofline_lie_beside_each_other() -> None:
         assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
-@pytest.mark.parametrize("slug", ["pocl-epyc-zen4", "intel-xeon-model167"])
+@pytest.mark.parametrize("slug", ["pocl-epyc-zen3", "intel-xeon-model167"])
 def test_a_roofline_without_bandwidth_says_how_to_get_it(slug: str) -> None:
     answers = _answer(slug)
     assert not answers.predictions

@@ -138,7 +138,7 @@ def test_commands_take_several_sizes(capsys: pytest.CaptureFixture[str]) -> None
         (f"predict {N_BODY} n=4 --on nvidia-k62", "; did you mean nvidia-k620?", 1),
         (f"count {N_BODY} N=16", "has no parameter N; its sizes are: n", 1),
         (f"count {MATMUL} n=16 m=16 ll=16", "its sizes are: l, m, n; did you mean l?", 1),
-        ("rank matmull n=64", "path/file.py:name; did you mean matmul?", 1),
+        ("rank matmull n=64", "countperf.SearchSpace; did you mean matmul?", 1),
         *((f"rank matmul --longest {s}", f"{s} is no number above 0", 2) for s in ("inf", "nan")),
         *((f"time k --longest {s}", f"{s} is no number above 0", 2) for s in ("0", "-1")),
         *((f"tune matmul --budget {s}", f"{s} is no number above 0", 2) for s in ("inf", "-1")),
