@@ -44,8 +44,8 @@ _SLOW_MEMORY = 1.5  # times of copies over those of a fit from which on memory i
 _FIRST_CASES, _HOPELESS = 12, 1 / 2  # from so many on, such a share ends it before its time is over
 _FEWEST_KERNELS = 8
 _FIT_S = 5.0
-CODE_S = 1.1
-"""Processor time that reading a kernel's compiled code takes, s (mean over 40 kernels, PoCL)."""
+CODE_S = 1.8
+"""Processor time that reading a kernel's compiled code takes, s (PoCL, Zen 3; 1.1 on a Zen 4)."""
 
 _SEARCH_SHARE = 0.35  # of the time, in which sizes are found on devices for which none ship
 _MEMORY_SHARE = 0.25
