@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -43,14 +44,14 @@ def find_in_user_code(
         value = convert(getattr(module, name, None))
         if isinstance(value, kind):
             return value
-        if not inspect.isroutine(value):
+        if not inspect.isroutine(value) and not isinstance(value, type | partial):
             there = ", ".join(named := _list_named(module, kind)) or "none"
             said = f"{path} has no {kind_name} and no function of the name {name!r}"
             raise error(f"{specification}: {said} (there: {there}){nearest(name, named)}")
-        given = inspect.signature(value).parameters.values()
-        if any(each.default is each.empty and each.kind < each.VAR_POSITIONAL for each in given):
-            raise error(f"{specification} takes arguments; {mend}")
         with guard_user_code(f"{specification} failed", error):
+            given = inspect.signature(value).parameters.values()
+            if any(it.default is it.empty and it.kind < it.VAR_POSITIONAL for it in given):
+                raise error(f"{specification} takes arguments; {mend}")
             made: object = convert(value())
     if not isinstance(made, kind):
         raise error(f"{specification} returned a {type(made).__name__}; {mend}")

@@ -41,11 +41,11 @@ LEAST_MINUTES, MOST_MINUTES = 1.0, 60.0
 
 _MOST_UNSETTLED = 1 / 3  # share of cases from which on the machine counts as busy
 _SLOW_MEMORY = 1.5  # times of copies over those of a fit from which on memory is not as usual
-_FIRST_CASES, _HOPELESS = 12, 1 / 2  # from so many on, such a share ends it before its time is over
+_FIRST_CASES, _HOPELESS = 12, 1 / 2  # of so many cases or more, a share that ends it early
 _FEWEST_KERNELS = 8
 _FIT_S = 5.0
 CODE_S = 1.8
-"""Processor time that reading a kernel's compiled code takes, s (PoCL, Zen 3; 1.1 on a Zen 4)."""
+"""Processor time kept for reading a kernel's code, s: 1.3 (40 kernels, PoCL, Zen 3) and rounds."""
 
 _SEARCH_SHARE = 0.35  # of the time, in which sizes are found on devices for which none ship
 _MEMORY_SHARE = 0.25
@@ -222,7 +222,7 @@ def forget_unsettled(store: Path) -> None:
 
 
 def _refuse_unsettled(measured: Collection[Measurement], store: Path, most: float) -> None:
-    """Refuse to go on where a larger share of times does not settle."""
+    """Refuse to go on if a larger share of the times than that did not settle."""
     unsettled = sum(not _is_settled(measurement) for measurement in measured)
     if unsettled > most * len(measured):
         raise MeasurementError(

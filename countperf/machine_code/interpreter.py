@@ -43,7 +43,7 @@ from countperf.machine_code.vector_unit import (
 from countperf.steps import report
 
 MOST_STEPS, _VECTOR_STEPS, _SHOWN = 6_000_000, 20, 100_000
-"""Steps until a group is given up (10 s), of an instruction with vectors, and between reports."""
+"""Steps until a group is given up (10 s), for an instruction with vectors, between reports."""
 
 STACK = 0x7FFF_0000_0000  # stack pointer at entry of a followed function
 
@@ -89,7 +89,7 @@ class CodeBlock(NamedTuple):
     lines: tuple[int, ...]
     actions: tuple[Action, ...]
     end: BlockEnd
-    steps: int  # what its actions take that take no notes, and one
+    steps: int  # one, and what its actions cost but for those that take notes
 
 
 _Stack = list[tuple[int, Lanes | None]]

@@ -19,7 +19,7 @@ The model of compiled code takes, with the same ratio :math:`R`,
 
 with cycles by llvm-mca (`countperf.machine_code.throughput`). Its features were chosen by leaving
 out classes of measurement kernels: of 84 candidates, eliminated backwards on six devices, 40 were
-left, and of these 29 on seven devices, without each of which left-out classes are off by more.
+left, and of these 29 on six devices, but for those without which classes are off by no more.
 """
 
 from __future__ import annotations

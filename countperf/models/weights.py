@@ -144,8 +144,9 @@ class WeightSet(Document, Result):
         raise errors.DeviceMismatchError(
             f"the weights are for {self.device.slug} ({self.device.name}), not for {device.slug}"
             f" ({device.name}), which differ in {self.device.differences_text(device)}: name"
-            f" the weights' device ({errors.option('device', repr(self.device.slug))}), or fit"
-            f" weights for it, or force the use of these ({errors.option('force', 'True')})"
+            f" the weights' device ({errors.option('device', repr(self.device.slug))}), or"
+            f" fit weights for {device.slug}, or force the use of these"
+            f" ({errors.option('force', 'True')})"
         )
 
     __str__ = Result.__str__

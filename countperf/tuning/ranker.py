@@ -361,7 +361,7 @@ class Ranker:
         self.best: list[tuple[float, int, Predicted]] = []
         self.refusals = RefusalCounter()
         self.spent_s = 0.0
-        self.packed, self.packed_by_code = self.task.pack(), self.task.by_code().pack()
+        self.packed = self.task.pack()
         self.read: dict[int, Predicted | None] = {}  # by their code; None for what does not compile
         self.unread = RefusalCounter()
         self.to_read = self.tried = 0
@@ -388,7 +388,7 @@ class Ranker:
         self.to_read = len(chosen)
         even = max(1, -(-len(chosen) // (2 * workers)))
         size = min(_READ_CHUNK if self.by_promise else _CHUNK, even)
-        self._add_chunks(self.packed_by_code, chosen, size)
+        self._add_chunks(self.task.by_code().pack(), chosen, size)
 
     def work(self, seconds: float | None) -> None:
         """Keep the executor busy, and wait for an answer, so long at most."""

@@ -133,8 +133,7 @@ def test_recordings_may_lie_inside_each_other() -> None:
 
 
 def test_sizes_are_found_from_shapes_as_loopy_does() -> None:
-    arguments = "x f32 2*n+2; y f32 n+k; z f32 n; n,k i32"
-    unit = made("i<n", "z[i] = x[2*i] + y[i + k]", arguments)
+    unit = made("i<n", "z[i] = x[2*i] + y[i + k]", "x f32 2*n+2; y f32 n+k; z f32 n; n,k i32")
     # 2n + 2 = 12 and n + k = 8
     assert find_sizes(unit, {}, {"x": (12,), "y": (8,)}) == {"n": 5, "k": 3}
     assert find_sizes(unit, {"k": 2}, {"y": (8,)}) == {"n": 6, "k": 2}

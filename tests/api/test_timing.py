@@ -294,8 +294,7 @@ def _anchor(timing: Timing, kernel: Any = AXPY, weights: WeightSet | None = None
 
 
 def _anchor_otherwise(timing: Timing) -> Prediction:
-    made = replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None)
-    return made.anchor(timing)
+    return replace(countperf.predict(AXPY, n=5, weights=linear()), origin=None).anchor(timing)
 
 
 _OTHER: Mapping[str, Callable[[Timing], object]] = {
@@ -354,8 +353,7 @@ kernel = Kernel.of("matmul-tiled/square/16x16/f32")
 digests = [counts_digest(kernel.count(view)) for view in views]
 weights = load_weights("pocl-epyc-zen5", model="structural")
 for by in ({"weights": "pocl-epyc-zen5", "model": "structural"}, {"weights": weights}):
-    made = predict("stride1/copy/256x1/f32", n=4096, **by)
-    digests.append(json.dumps(made.lay_out().object()))
+    digests.append(json.dumps(predict("stride1/copy/256x1/f32", n=4096, **by).lay_out().object()))
 """
 
 

@@ -63,7 +63,9 @@ def test_a_fit_has_a_name_of_its_own_and_says_how_it_compares(
     assert run(f"evaluate {store} --weights mine/first --json").json["device"] == DEVICE.slug
     judged = run(f"evaluate {store} --weights mine/first").out.splitlines()
     assert judged[-2].startswith(f"{DEVICE.slug}, by default: predicted ")
-    assert re.match(r"mine/first a factor of [\d.]+ and .*: --weights \S+$", judged[-1])
+    said = rf"mine/first a factor of [\d.]+ and {DEVICE.slug} a factor of [\d.]+ in the mean; "
+    better = rf"better on these kernels: --weights (mine/first|{DEVICE.slug})"
+    assert re.fullmatch(said + better, judged[-1])
 
 
 def test_a_name_that_is_taken_gets_a_number_unless_it_is_to_be_replaced(

@@ -297,8 +297,7 @@ def test_padded_rows_use_their_share_of_what_they_step_over() -> None:
     vector = count_kernel(kernel)
     for n, m, lda in [(5, 21, 21), (5, 21, 30), (5, 21, 60), (9, 4, 17), (3, 8, 8), (1, 1, 5)]:
         cells = {i * lda + j for i in range(n) for j in range(m)}
-        expected = {_class_of(lda, cells, is_symbolic=True): n * m}
-        assert _loads(vector, n=n, m=m, lda=lda) == expected
+        assert _loads(vector, n=n, m=m, lda=lda) == {_class_of(lda, cells, is_symbolic=True): n * m}
     used = next(c for name, c in vector.items() if name.startswith("gmem.load"))
     assert not used.exact
     assert "rows do not overlap" in used.reason

@@ -197,6 +197,14 @@ def test_long_loops_take_few_steps(code: str) -> None:
     assert max(counts.values()) >= 10**6
 
 
+def test_everything_is_counted_as_often_as_it_is_executed() -> None:
+    often = {2: 3, 3: 3, 4: 3, 1: 1, 5: 1, 6: 1, 7: 1}
+    expected = {0: 1, 8: 1} | {line: times * 10**6 for line, times in often.items()}
+    assert executed(NESTED, rdi=10**6) == expected
+    with pytest.raises(CountingError, match="gave up"):  # what alternates is followed
+        executed(EVERY_THIRD, most=2000, rdi=10**6)
+
+
 @pytest.mark.parametrize(
     ("suffix", "first", "second", "step", "expected"),
     [("l", 3, 10, 1, 6), ("ge", 10, 3, -1, 7), ("b", 0, 8, 2, 3), ("a", 9, 8, -4, 0)],

@@ -51,8 +51,7 @@ def test_sizes_are_corrected_alike_in_arrays_and_one_by_one() -> None:
     ]
     together = correction.find_log_factors(roots, logs)
     assert together == pytest.approx(np.array(expected), rel=1e-9, abs=1e-12)
-    single = [correction.find_log_factors(roots[i], logs[i]) for i in range(300)]
-    assert together.tolist() == single
+    assert together.tolist() == [correction.find_log_factors(roots[i], logs[i]) for i in range(300)]
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,7 @@ def test_an_interrupted_search_says_what_it_measured_and_resumes(store: Path) ->
     assert [tried.choice for tried in partial.tried] == kept
     assert partial.winner.time_s == min(tried.time_s for tried in partial.tried)
     assert whole.tried[: len(kept)] == partial.tried
-    anew = search(scripted(), plan=PLAN)
-    assert whole.winner == replace(anew.winner, at_s=whole.winner.at_s)
+    assert whole.winner == replace(search(scripted(), plan=PLAN).winner, at_s=whole.winner.at_s)
     once = {name.split("/")[1] for name in runner.rounds if runner.rounds.count(name) == 1}
     assert once & {LARGE.label(choice) for choice in kept} <= {LARGE.label(test_search.BEST)}
 

@@ -207,8 +207,7 @@ def test_a_variant_that_was_lucky_in_its_first_round_does_not_win(tmp_path: Path
 
     def duration(name: str, turn: int, run: int) -> float:
         del run
-        is_lucky = turn == 0 and _factors(name) == lucky
-        return usual_time_s(name) * (0.3 if is_lucky else 1.0)
+        return usual_time_s(name) * (0.3 if turn == 0 and _factors(name) == lucky else 1.0)
 
     store = tmp_path / "search.jsonl"
     result = search(FakeRunner(duration), store=store)
