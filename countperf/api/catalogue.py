@@ -251,8 +251,7 @@ def _measure(
     with open_store(store, runner, protocol) as file:  # before anything is written or timed
         asked = extract(profile, "overhead_factor", "max_run_s", "max_setup_s")
         limits = measure_limits(runner.session, **asked)
-        beside = store.with_suffix(".sizes.json")
-        sizes = calibrate([*others, *tried], runner, limits, store=beside)
+        sizes = calibrate([*others, *tried], runner, limits, store=store.with_suffix(".sizes.json"))
         cases = sizes.cases(others)
         for family in sets:
             choices = (sizes.choice(entry) for entry in tried if entry.family == family)

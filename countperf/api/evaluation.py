@@ -14,11 +14,7 @@ from countperf import errors
 from countperf.api.catalogue import add_missing_code, check_choice, with_field
 from countperf.api.fits import look_up_device
 from countperf.api.kernels import Kernel, table_kernels
-from countperf.api.mechanistic_models import (
-    find_described_device,
-    prepare_answers,
-    profiler_of,
-)
+from countperf.api.mechanistic_models import find_described_device, prepare_answers, profiler_of
 from countperf.api.prediction import ChosenWeights, choose_weights
 from countperf.counting.analysis import TransactionCounts
 from countperf.counting.count_properties import count_kernel
@@ -100,8 +96,7 @@ def with_known_transactions(
         with suppress(errors.KernelSpecificationError, errors.CountingError):
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
-            count = counts.get(case.kernel)
-            if count is None:
+            if (count := counts.get(case.kernel)) is None:
                 count = TransactionCounts(kernel=kernel.build(), roots=roots, statistics=statistics)
             elif statistics != count.statistics:
                 count = replace(count, statistics=statistics)
@@ -118,8 +113,7 @@ def recount(measurements: Path | str, *, caches: CountedCaches | None = None) ->
         measured = MeasurementSet.read_file(measurements)
         caches = caches or identities.choose_caches(measured.device)
         if (read := next((case for case in measured if case.code is not None), None)) is not None:
-            code = caches_of(read.properties or {}).code
-            caches = caches.model_copy(update={"code": code})
+            caches = caches.model_copy(update={"code": caches_of(read.properties or {}).code})
         for case in measured:
             kernel = entry(case.kernel)
             statistics = kernel.statistics_at(case.parameters)
@@ -289,13 +283,20 @@ def _judge(
     ).apply(judge_by)
 
 
+_READ: dict[str, tuple[Measurement, Measurement]] = {}
+"""Cases before and after their code was read, by name: several judges ask for the same ones."""
+
+
 def _add_code(judged: MeasurementSet) -> MeasurementSet:
     """Read the machine code that is not stored, if the device is here; refuse if there is none."""
     device = judged.device
     reason = f"{device.slug}, {device.name}, is not here"
     if here := matching_devices(device):
+        waiting = judged.select(lambda m: _READ.get(m.case, (None,))[0] != m)
         try:
-            judged = add_missing_code(judged, here[0].label)
+            known = add_missing_code(waiting, here[0].label)
+            _READ.update({m.case: (m, read) for m, read in zip(waiting, known, strict=True)})
+            judged = replace(judged, measurements=tuple(_READ[m.case][1] for m in judged))
         except errors.CountperfError as error:
             reason = str(error)
     if len(judged) and not any(case.code for case in judged):

@@ -14,14 +14,7 @@ from countperf.devices.identity import DeviceIdentity
 from countperf.devices.parameters import DeviceParameters, available_devices, load_device
 from countperf.errors import DocumentError
 from countperf.machine_code import tools
-from countperf.models.library import (
-    AvailableFit,
-    NamedFit,
-    find_fit,
-    fits_for,
-    list_fits,
-    model_in,
-)
+from countperf.models.library import AvailableFit, NamedFit, find_fit, fits_for, list_fits, model_in
 from countperf.models.shipped import COMPILED
 from countperf.models.weights import WeightSet
 from countperf.text import Column, Printed, Result, columns_of, extract, format_percent, short_name

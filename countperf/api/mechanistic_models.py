@@ -432,8 +432,7 @@ def predict_on(
         raise errors.PredictionError(f"no device answers: {'; '.join(failures) or 'none is named'}")
     mechanistic = {answering.ALL, *answering.model_names(variants=True)}
     unknown = [model for model in models or () if model not in mechanistic]
-    has_fits = any(of.weights or of.lacks == "weights" for of in answers)
-    if unknown and not has_fits:
+    if unknown and not any(of.weights or of.lacks == "weights" for of in answers):
         raise errors.PredictionError(
             f"no device has a fit, which {unknown[0]} needs; leave it"
             f" out{nearest(unknown[0], mechanistic)}"

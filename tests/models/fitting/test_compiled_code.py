@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import countperf
+from countperf.api import catalogue, fits
 from countperf.api import evaluation as fitting
-from countperf.api import fits
 from countperf.api.prediction import choose_weights
 from countperf.counting.structure.issue import ExecutionPolicy
 from countperf.counting.structure.memory_hierarchy import load_hierarchy
@@ -331,6 +332,30 @@ def test_a_model_that_reads_code_is_not_judged_without_any(work: Any, stored: st
     )
     with pytest.raises(FitError, match=message):
         work(without, weights=stored, model="compiled")
+
+
+def test_code_is_read_once_for_all_judges(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {m.case: m.code for m in judged()}
+    asked: list[str] = []
+
+    def read(waiting: MeasurementSet, _: str) -> MeasurementSet:
+        asked.extend(m.case for m in waiting)
+        return catalogue.with_field(waiting, "code", {m.case: known[m.case] for m in waiting})
+
+    here = SimpleNamespace(label="test:0")
+    monkeypatch.setattr(fitting, "matching_devices", lambda _: [here])
+    monkeypatch.setattr(fitting, "add_missing_code", read)
+    monkeypatch.setattr(fitting, "_READ", {})
+    lines = [m.model_copy(update={"purpose": "variant", "code": None}) for m in judged()]
+    without = replace(judged(), measurements=tuple(lines))
+    first = fitting.evaluate(without, weights=stored, model="compiled")
+    ranking = fitting.evaluate_ranking(without, weights=stored, model="compiled")
+    assert asked == [m.case for m in without]
+    assert (len(first.cases), bool(ranking.sets)) == (len(without), True)
+    slower = lines[0].model_copy(update={"samples_s": ((1.0,),), "time_s": 1.0})
+    again = replace(without, measurements=(slower, *lines[1:]))
+    fitting.evaluate(again, weights=stored, model="compiled")
+    assert asked[len(without) :] == [slower.case]
 
 
 def test_without_a_compiler_the_reason_is_said(
