@@ -141,19 +141,19 @@ def one_point(pairs: Sequence[tuple[str, Any]] | None, what: str) -> dict[str, i
 
 
 class Progress:
-    """Says what runs, how far it is and how long it will take, every ten seconds."""
+    """Says what runs, how far it is and how long it will take: after two seconds, then each ten."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now, self._work = now, ""
-        self._began_s = self._said_s = now()  # the first line comes after ten seconds
+        self._now, self._work, self._began_s = now, "", now()
+        self._due_s = self._began_s + 2.0
 
     def step(self, work: str, done: int, total: int | None = None) -> None:
-        """Show a step of work, unless a line was printed in the last ten seconds."""
+        """Show a step of work, unless a line was printed shortly before."""
         now_s = self._now()
         if work != self._work or done == 0:
             self._work, self._began_s = work, now_s
-        if now_s - self._said_s >= 10.0:
-            self._said_s = now_s
+        if now_s >= self._due_s:
+            self._due_s = now_s + 10.0
             of = "" if total is None else f" of {total}"
             left_s = (now_s - self._began_s) / done * (total - done) if total and done else 0.0
             left = f", about {format_duration(left_s)} left" if left_s else ""

@@ -40,16 +40,14 @@ def run_fit(options: argparse.Namespace) -> None:
             message = "a fit is written to a file, or under a name: --output or --name, not both"
             raise ParameterError(message, parameter="name")
     check_writable(options.output or library.user_fits_folder() / "weights.json")  # before the work
-    measurements = _read_measurements(options)
-    results = _fit_models(options, measurements)
+    results = _fit_models(options, _read_measurements(options))
     result = results[0]
     if options.output is not None:
         name = output = options.output
         result.weights.write_file(output)
     else:
         name = options.name or f"{result.weights.device.slug}-{date.today().isoformat()}"
-        fitted = (each.weights for each in results)
-        name, output = library.store_own_fit(*fitted, name=name)
+        name, output = library.store_own_fit(*(each.weights for each in results), name=name)
     models = [library.short_name(each.weights.model) for each in results]
     notes = [
         *(f"also fitted: {model}; to use it: --model {model}" for model in models[1:]),

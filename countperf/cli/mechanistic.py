@@ -52,8 +52,7 @@ def predict_by_models(options: argparse.Namespace) -> bool:
     if "," in (options.document or ""):
         _predict_on_devices(options)
         return True
-    models = mechanistic_models(options)
-    if models is None:
+    if (models := mechanistic_models(options)) is None:
         return False
     if models == ["tmm"] and options.explain:
         _explain_steps(options)

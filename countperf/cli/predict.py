@@ -64,8 +64,7 @@ def run_predict(options: argparse.Namespace) -> None:
     made = [predict(kernel, sizes, **named) for kernel, sizes, named in asked]
     say_choice(*(result.model_choice for result in made))
     if compares and not options.json:
-        most = 1000 if options.explain else MOST_ROWS
-        show(options, made[0].against(made[1]).lay_out(most))
+        show(options, made[0].against(made[1]).lay_out(1000 if options.explain else MOST_ROWS))
         return
     shown = [result.lay_out() for result in made]
     if options.explain:

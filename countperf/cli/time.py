@@ -123,8 +123,7 @@ def _count_on_gpu(options: argparse.Namespace) -> Printed:
 def run_characterize(options: argparse.Namespace) -> None:
     """Run the microbenchmarks and print what they found."""
     check_writable(options.store, options.output)
-    session = open_session(find_device(options.device))
-    characterized = characterize(session)
+    characterized = characterize(open_session(find_device(options.device)))
     characterized.write_file(options.store)
     if options.output is not None:
         characterized.parameters.write_file(options.output)

@@ -35,7 +35,7 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]  # a choice as something that can
 _LARGEST_CLAIM = 0.995
 _MOST_TIES = 5
 _STOPS: Mapping[Stop, str] = {
-    "confident": "no variant left can be faster, at the stated confidence",
+    "confident": "it ended when no variant left promised to be faster than the best by then",
     "budget": "the budget is spent",
     "exhausted": "every variant was tried",
     "interrupted": "it was interrupted",

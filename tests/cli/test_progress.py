@@ -23,14 +23,14 @@ SLUG = "pocl-epyc-zen5"
 @pytest.mark.parametrize(
     ("times", "total", "lines"),
     [
-        ([0.0, 3.0, 6.0, 9.0], 3, []),  # work of less than ten seconds is not shown
+        ([0.0, 0.5, 1.0, 1.5], 3, []),  # work of less than two seconds is not shown
         # six seconds a step: a line where ten have passed since the last one
         (
             [0.0, 6.0, 12.0, 18.0, 24.0],
             20,
-            ["2 of 20, about 1 min 48 s left", "4 of 20, about 1 min 36 s left"],
+            ["1 of 20, about 1 min 54 s left", "3 of 20, about 1 min 42 s left"],
         ),
-        ([0.0, 6.0, 12.0], None, ["2"]),
+        ([0.0, 1.0, 12.0], None, ["2"]),
     ],
 )
 def test_long_work_has_lines_with_an_estimate_where_its_length_is_known(

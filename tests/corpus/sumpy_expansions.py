@@ -103,12 +103,7 @@ def _evaluate(dim: int, order: int, *, from_lists: bool) -> Any:
             end
         """
     return made(
-        [
-            "ibox<nboxes",
-            "tgt_start<=itgt<tgt_stop",
-            *domains,
-            f"ic<{len(terms)}",
-        ],
+        ["ibox<nboxes", "tgt_start<=itgt<tgt_stop", *domains, f"ic<{len(terms)}"],
         f"""
         for ibox
             <> tbox = target_boxes[ibox]

@@ -177,11 +177,7 @@ def _sizes(vector: Any, m: int) -> dict[str, int]:
             {"j_outer": 2, "j_inner": 5, "k": 2},
             "'j_inner' is 5, but its bounds let it run 4 times at most",
         ),
-        (
-            lambda: kernels.guarded("i >= 2"),
-            {"j": 4, "add": 0.5},
-            "'add' says nothing",
-        ),
+        (lambda: kernels.guarded("i >= 2"), {"j": 4, "add": 0.5}, "'add' says nothing"),
         (
             lambda: kernels.guarded("j >= 2"),
             {"j": 4, "add": 0.5, "j >= 2": 0.5},
@@ -234,8 +230,7 @@ def test_a_stray_name_is_a_fault_that_names_the_term() -> None:
 
 
 @pytest.mark.parametrize(
-    "condition",
-    ["(i > 2) == (i < 5)", "(i > 2) != (i < 5)", "not (i > 2 and i < 5) or i == 7"],
+    "condition", ["(i > 2) == (i < 5)", "(i > 2) != (i < 5)", "not (i > 2 and i < 5) or i == 7"]
 )
 def test_truth_values_of_loop_variables_are_exact(condition: str) -> None:
     holds: Any = eval(f"lambda i: {condition}")

@@ -321,11 +321,7 @@ _GATHER = made("i<n", "b[i] = a[at[i]]", "a f32 n; b f32 n; at i32 n; n i32", sp
     ],
 )
 def test_traffic_says_what_it_assumes(
-    unit: Any,
-    changes: dict[str, None],
-    options: dict[str, Any],
-    resident: int | None,
-    said: str,
+    unit: Any, changes: dict[str, None], options: dict[str, Any], resident: int | None, said: str
 ) -> None:
     device = load_device("nvidia-h100").with_values(**changes)
     (profiled, _), *_ = profile_kernel(unit, device, **options).launches_at({"n": 8192})

@@ -25,10 +25,7 @@ def build_double(group: int, each: int, fetch: bool) -> Any:
     unit = lp.make_kernel(
         "{[i]: 0<=i<n}",
         "out[i] = 2*a[i]",
-        [
-            lp.GlobalArg("a,out", np.float32, shape="n"),
-            lp.ValueArg("n", np.int32),
-        ],
+        [lp.GlobalArg("a,out", np.float32, shape="n"), lp.ValueArg("n", np.int32)],
         name="double_it",
         assumptions=f"n mod {group * each} = 0 and n >= {group * each}",
         lang_version=(2018, 2),
@@ -117,10 +114,7 @@ def build_or_fail(caller: int, group: int, how: str) -> Any:
 FAILING = replace(
     DOUBLE,
     name="failing",
-    parameters={
-        "group": [32, 16, 64],
-        "how": ["hold", "sleep", "end", "leave", "crash", "well"],
-    },
+    parameters={"group": [32, 16, 64], "how": ["hold", "sleep", "end", "leave", "crash", "well"]},
     build=partial(build_or_fail, os.getpid()),
     sizes={"n": 4096},
 )
