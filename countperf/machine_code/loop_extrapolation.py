@@ -38,8 +38,7 @@ from countperf.machine_code.machine_state import (
     reader,
 )
 
-_ALIKE = 5
-_LAST = 2
+_ALIKE = 3
 _LONGEST = 200_000  # steps that are kept to compare iterations
 
 _MOST_WRITES = 100_000  # known values that are written for iterations that are not followed
@@ -167,7 +166,7 @@ class Loops:
         registers = even([state.registers for state in states], 64)
         vectors = _even_vectors([state.vectors for state in states])
         written = self._describe_writes(states)
-        times = self._with_alike_loads(states, min(self._iterations(states) or 0, evenly))
+        times = self._with_alike_loads(states, min(self._iterations(states), evenly))
         if flags is None or registers is None or vectors is None or written is None or not times:
             return Counter()
         moves, machine = any(write.step for write in written), self.machine
@@ -207,17 +206,16 @@ class Loops:
             written.append(_Write(address, bits, value, grown, step))
         return written
 
-    def _iterations(self, states: Sequence[_State]) -> int | None:
-        """Return for how many more iterations all is decided alike; None for endless ones."""
+    def _iterations(self, states: Sequence[_State]) -> int:
+        """Return for how many more iterations all is decided alike; 0 for endless ones."""
         ends: list[int | None] = []
         for decisions in self._by_iteration("decided", states):
             suffixes, flags = zip(*decisions, strict=True)
             growth = even_flags(flags)
             if growth is None or (flags[0] is not None and len(set(suffixes)) > 1):
-                return None
+                return 0
             ends.append(iterations_alike(flags[-1], growth, suffixes[-1]))
-        least = min((end for end in ends if end is not None), default=0)
-        return least - _LAST if least > _LAST else None
+        return min((end for end in ends if end is not None), default=0)
 
     def _count_even(self, states: Sequence[_State]) -> int:
         """Return for how many more iterations results grow evenly with all that grows."""
