@@ -87,7 +87,7 @@ def paper_markdown(evaluations: Sequence[Evaluation], *, by_kernel: bool = True)
             rows.append([words, *(_percent(each.overall().value) for each in tested)])
             continue
         means = [each.by_kernel() for each in tested]
-        for kernel in max(means, key=len):
+        for kernel in dict.fromkeys(known for mean in means for known in mean):
             name = f"{kernel.split('/')[0]}, {model}"
             rows.append([name, *(_percent(m[kernel].value) if kernel in m else "–" for m in means)])
     return _markdown(rows)

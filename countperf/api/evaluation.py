@@ -284,7 +284,7 @@ def _judge(
 
 
 _READ: dict[str, tuple[Measurement, Measurement]] = {}
-"""Cases before and after their code was read, by name: several judges ask for the same ones."""
+"""Cases before and after their code was read, by name: errors and rankings are of the same ones."""
 
 
 def _add_code(judged: MeasurementSet) -> MeasurementSet:
